@@ -1,0 +1,158 @@
+"""Settings of the commands. Every field carries its flags and help text; the command line is made from these classes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+NOMINAL_BATCH = 64
+"""Optimisation batch of the published recipe: pictures per optimizer step."""
+
+
+def option(default: Any, *flags: str, help: str, **argparse_options: Any) -> Any:
+    """A dataclass field that is also a command-line option.
+
+    Args:
+        default: value when nobody gives one; None means that the plan decides.
+        flags: spellings on the command line, the usual one first.
+        help: what it does, its unit, and what special values mean.
+        argparse_options: `choices`, `nargs`, `const`, `type`, `metavar` as in argparse.
+    """
+    metadata = {"flags": flags, "help": help, "argparse": argparse_options}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(kw_only=True)
+class RunSettings:
+    """Options that every command on a model has."""
+
+    imgsz: int = option(640, "--img", "--imgsz", "--img-size", help="picture size in pixels; a multiple of 32")
+    device: str = option("", "--device", help='"" picks a GPU or else the CPU; cpu; 0; 0,1; a GPU UUID')
+    workers: int | None = option(
+        None, "--workers", type=int, help="processes that prepare pictures; default: as many as the CPU limit allows"
+    )
+    project: str = option("", "--project", help="folder that holds the results; default: runs/COMMAND")
+    name: str = option("exp", "--name", help="name of this run; a number is appended when it exists")
+    exist_ok: bool = option(False, "--exist-ok", help="use the folder of --name even when it exists")
+    single_cls: bool = option(False, "--single-cls", help="treat all classes as one")
+    seed: int = option(0, "--seed", help="seed of every random choice")
+    quiet: bool = option(False, "--quiet", help="show warnings and errors only")
+
+
+@dataclass(kw_only=True)
+class TrainSettings(RunSettings):
+    """Options of `train`."""
+
+    data: str = option("", "--data", help="data.yaml of the data set; default: a small data set that is drawn on the fly")
+    cfg: str = option("", "--cfg", help="model by name or a graph YAML; default: that of --weights, else yolov9-s")
+    weights: str = option("", "--weights", help='weights to start from; "" trains from scratch')
+    hyp: str = option("scratch-high", "--hyp", help="recipe by name or a YAML file")
+    epochs: int = option(100, "--epochs", help="passes over the training pictures")
+    batch_size: int | None = option(
+        None, "--batch", "--batch-size", type=int, help="pictures per forward pass; -1 or none: what the memory allows"
+    )
+    optimisation_batch: int = option(
+        NOMINAL_BATCH, "--optimisation-batch", help="pictures per optimizer step; reached by accumulation"
+    )
+    accumulate: int | None = option(
+        None,
+        "--accumulate",
+        "--gradient-accumulation-steps",
+        type=int,
+        help="forward passes per optimizer step; sets the optimisation batch to batch x N",
+    )
+    close_mosaic: int = option(0, "--close-mosaic", help="the last N epochs are trained without mosaic and mixup")
+    optimizer: str = option("SGD", "--optimizer", choices=["SGD", "Adam", "AdamW", "LION"], help="optimizer")
+    cos_lr: bool = option(False, "--cos-lr", help="learning rate falls along a cosine")
+    flat_cos_lr: bool = option(False, "--flat-cos-lr", help="learning rate is flat, then falls along a cosine")
+    fixed_lr: bool = option(False, "--fixed-lr", help="learning rate stays as it is after warm-up")
+    amp: str = option(
+        "auto",
+        "--amp",
+        nargs="?",
+        const="auto",
+        choices=["auto", "off", "bf16", "fp16"],
+        help="number format of the forward pass; auto: bf16 where the card has it, else fp16, off on the CPU",
+    )
+    cache: str = option(
+        "off", "--cache", nargs="?", const="ram", choices=["off", "ram", "disk"], help="keep decoded pictures"
+    )
+    rect: bool = option(False, "--rect", help="rectangular batches; turns mosaic and shuffling off")
+    multi_scale: bool = option(False, "--multi-scale", help="vary the picture size by half up and down")
+    resume: str = option("", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this last.pt")
+    freeze: list[int] = option([0], "--freeze", nargs="+", type=int, help="freeze the first N layers, or these layers")
+    patience: int = option(100, "--patience", help="stop after this many epochs without a better score; 0: never")
+    save_period: int = option(-1, "--save-period", help="also keep a checkpoint every N epochs; -1: never")
+    nosave: bool = option(False, "--nosave", help="write last.pt at the end only, and no best.pt")
+    noval: bool = option(False, "--noval", help="validate after the last epoch only")
+    noplots: bool = option(False, "--noplots", help="draw no pictures of batches and curves")
+    min_items: int = option(0, "--min-items", help="leave out training pictures with fewer objects than this")
+    sync_bn: bool = option(False, "--sync-bn", help="batch statistics over all GPUs")
+    label_smoothing: float = option(0.0, "--label-smoothing", help="has no effect in YOLOv9; accepted and said")
+    autoanchor: bool = option(False, "--autoanchor", help="nothing to do: YOLOv9 has no anchors")
+    noautoanchor: bool = option(False, "--noautoanchor", help="nothing to do: YOLOv9 has no anchors")
+
+
+@dataclass(kw_only=True)
+class PredictSettings(RunSettings):
+    """Options that `val` and `detect` share."""
+
+    weights: str = option("", "--weights", help="checkpoint to use; default: the newest best.pt under runs/train")
+    half: bool = option(False, "--half", help="compute in fp16 on a GPU")
+    save_txt: bool = option(False, "--save-txt", help="write one label file per picture")
+    save_conf: bool = option(False, "--save-conf", help="add the confidence to each row of the label files")
+    save_json: bool = option(False, "--save-json", help="write all detections to one JSON file")
+    augment: bool = option(False, "--augment", help="not offered: said, and ignored")
+
+
+@dataclass(kw_only=True)
+class ValSettings(PredictSettings):
+    """Options of `val`."""
+
+    data: str = option("", "--data", help="data.yaml of the data set; default: the drawn data set")
+    task: str = option("val", "--task", choices=["train", "val", "test", "speed"], help="split to validate on")
+    batch_size: int | None = option(None, "--batch", "--batch-size", type=int, help="pictures per forward pass")
+    conf_thres: float = option(0.001, "--conf", "--conf-thres", help="smallest confidence")
+    iou_thres: float = option(0.7, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
+    max_det: int = option(300, "--max-det", help="most detections per picture")
+    verbose: bool = option(False, "--verbose", help="print the table of classes")
+    annotations: str = option("", "--annotations", help="COCO annotation file to score against, with --save-json")
+    noplots: bool = option(False, "--noplots", help="draw no pictures of batches and curves")
+
+
+@dataclass(kw_only=True)
+class DetectSettings(PredictSettings):
+    """Options of `detect`."""
+
+    source: str = option("", "--source", help="picture, folder, glob, video, camera number, stream or list file")
+    conf_thres: float = option(0.25, "--conf", "--conf-thres", help="smallest confidence")
+    iou_thres: float = option(0.45, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
+    max_det: int = option(1000, "--max-det", help="most detections per picture")
+    classes: list[int] | None = option(None, "--classes", nargs="+", type=int, help="show these class numbers only")
+    agnostic_nms: bool = option(False, "--agnostic-nms", help="boxes of different classes suppress each other too")
+    save_crop: bool = option(False, "--save-crop", help="write each detected object as a picture")
+    nosave: bool = option(False, "--nosave", help="write no annotated pictures or videos")
+    line_thickness: int = option(3, "--line-thickness", help="width of box lines in pixels")
+    hide_labels: bool = option(False, "--hide-labels", help="draw no class names")
+    hide_conf: bool = option(False, "--hide-conf", help="draw no confidences")
+    vid_stride: int = option(1, "--vid-stride", help="use every N-th frame of videos")
+    data: str = option("", "--data", help="data.yaml to take class names from when the weights have none")
+
+
+FLAGS_WITHOUT_EFFECT: dict[str, str] = {
+    "--image-weights": "pictures are drawn evenly",
+    "--quad": "batches are not quadrupled",
+    "--evolve": "hyper-parameters are not searched",
+    "--bucket": "nothing is uploaded",
+    "--entity": "nothing is uploaded",
+    "--upload_dataset": "nothing is uploaded",
+    "--bbox_interval": "nothing is uploaded",
+    "--artifact_alias": "nothing is uploaded",
+    "--local_rank": "processes are numbered by torchrun",
+    "--view-img": "there is no display; pictures are written to the run folder",
+    "--visualize": "feature maps are not drawn",
+    "--update": "no old models are rewritten",
+    "--dnn": "OpenCV's network module is not used",
+    "--save-hybrid": "labels are not mixed into predictions",
+}
+"""Flags of YOLOv9's own scripts that are accepted and answered with one line each."""
