@@ -1,0 +1,65 @@
+"""Batch normalisation, sum of branches, SiLU and residual as one operation.
+
+    z = silu(sum_k bn_k(y_k)) + residual
+
+One branch is the ordinary convolution unit, two are the re-parameterisable convolution, and the residual is that of a
+bottleneck. `norm_act_plain` is the specification and runs everywhere; on a CUDA card with Triton the fused kernels of
+`norm_act_triton` compute the same in one pass over memory and keep nothing but the convolution outputs for backward.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def norm_act(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d], residual: Tensor | None = None) -> Tensor:
+    """Normalises each branch, adds them up, applies SiLU and adds the residual.
+
+    Args:
+        branches: one or two convolution outputs, B x C x H x W.
+        norms: the batch normalisation of each branch; running statistics are updated in training mode.
+        residual: added after the activation, B x C x H x W.
+
+    Returns:
+        B x C x H x W in the dtype of the branches.
+    """
+    if _fused_applies(branches, norms):
+        from yolov9.ops.norm_act_triton import norm_act_fused
+
+        return norm_act_fused(branches, norms, residual)
+    return norm_act_plain(branches, norms, residual)
+
+
+def norm_act_plain(
+    branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d], residual: Tensor | None = None
+) -> Tensor:
+    """The same in plain PyTorch; arguments and result as in `norm_act`."""
+    total = norms[0](branches[0])
+    for branch, norm in zip(branches[1:], norms[1:], strict=True):
+        total = total + norm(branch)
+    activated = F.silu(total)
+    return activated if residual is None else residual + activated
+
+
+@cache
+def triton_is_installed() -> bool:
+    """Tells whether Triton can be imported; PyTorch's CUDA builds bring it, CPU builds do not."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _fused_applies(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d]) -> bool:
+    first = branches[0]
+    return (
+        first.is_cuda
+        and norms[0].training
+        and first.dtype in (torch.bfloat16, torch.float16)
+        and all(branch.is_contiguous(memory_format=torch.channels_last) for branch in branches)
+        and triton_is_installed()
+    )
