@@ -11,12 +11,15 @@ with g = dz * silu'(s) and silu'(s) = sig(s) * (1 + s * (1 - sig(s))).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
+
+from yolov9.ops.recompute import remember
 
 TILE_ELEMENTS = 4096
 """Elements of one tile: 32 values a thread at 4 warps, which keeps the accumulators in registers."""
@@ -248,51 +251,65 @@ def _batch_statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     return out[0], out[1]
 
 
+@dataclass(frozen=True)
+class _Branch:
+    """One convolution output with all that normalises it; columns are float32 vectors of length C."""
+
+    y: Tensor
+    mean: Tensor
+    rstd: Tensor
+    gamma: Tensor
+    beta: Tensor
+
+    def arguments(self) -> tuple[Tensor, ...]:
+        return self.y, self.mean, self.rstd, self.gamma, self.beta
+
+
+def _activate(branches: Sequence[_Branch], residual: Tensor | None) -> Tensor:
+    y = branches[0].y
+    columns = y.shape[1]
+    rows = y.numel() // columns
+    z = torch.empty_like(y, memory_format=torch.channels_last)
+    block_p, block_c = tile_shape(columns)
+    source, stride = as_rows(residual) if residual is not None else (y, columns)
+    _forward_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+        z, source, *branches[0].arguments(), *branches[-1].arguments(), rows, columns, stride,
+        BRANCHES=len(branches), HAS_RESIDUAL=residual is not None, BLOCK_P=block_p, BLOCK_C=block_c,
+    )  # fmt: skip
+    return z
+
+
 class _NormAct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, residual: Tensor | None, norms: Sequence[nn.BatchNorm2d], *flat: Tensor) -> Tensor:
-        branches, gammas, betas = flat[0::3], flat[1::3], flat[2::3]
-        y = branches[0]
-        statistics = [_batch_statistics(branch, norm) for branch, norm in zip(branches, norms, strict=True)]
-        columns = y.shape[1]
-        rows = y.numel() // columns
-        z = torch.empty_like(y, memory_format=torch.channels_last)
-        block_p, block_c = tile_shape(columns)
-        columns_of = [
-            (branch, *stats, gamma, beta)
-            for branch, stats, gamma, beta in zip(branches, statistics, gammas, betas, strict=True)
-        ]
-        source, stride = as_rows(residual) if residual is not None else (y, columns)
-        _forward_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
-            z, source, *columns_of[0], *columns_of[-1], rows, columns, stride,
-            BRANCHES=len(branches), HAS_RESIDUAL=residual is not None, BLOCK_P=block_p, BLOCK_C=block_c,
-        )  # fmt: skip
-        ctx.save_for_backward(*(tensor for group in columns_of for tensor in group))
+    def forward(
+        ctx: Any, residual: Tensor | None, statistics: Sequence[tuple[Tensor, Tensor]], *flat: Tensor
+    ) -> Tensor:
+        parts = zip(flat[0::3], statistics, flat[1::3], flat[2::3], strict=True)
+        branches = [_Branch(y, *stats, gamma, beta) for y, stats, gamma, beta in parts]
+        ctx.save_for_backward(*(tensor for branch in branches for tensor in branch.arguments()))
         ctx.has_residual = residual is not None
-        return z
+        return _activate(branches, residual)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        groups = [saved[start : start + 5] for start in range(0, len(saved), 5)]
-        y = groups[0][0]
+        branches = [_Branch(*saved[start : start + 5]) for start in range(0, len(saved), 5)]
+        y = branches[0].y
         columns = y.shape[1]
         rows = y.numel() // columns
         dz, stride = as_rows(gradients[0])
         block_p, block_c = tile_shape(columns)
         blocks_c = triton.cdiv(columns, block_c)
         splits, rows_per_split = _splits(rows, columns, block_p, block_c)
-        part = torch.empty((splits, len(groups) + 1, columns), device=y.device, dtype=torch.float32)
-        _backward_sums_kernel[(splits, blocks_c)](
-            part, dz, *groups[0], *groups[-1], rows, columns, rows_per_split, stride,
-            BRANCHES=len(groups), BLOCK_P=block_p, BLOCK_C=block_c,
-        )  # fmt: skip
+        part = torch.empty((splits, len(branches) + 1, columns), device=y.device, dtype=torch.float32)
+        both = (*branches[0].arguments(), *branches[-1].arguments())
+        constants = {"BRANCHES": len(branches), "BLOCK_P": block_p, "BLOCK_C": block_c}
+        _backward_sums_kernel[(splits, blocks_c)](part, dz, *both, rows, columns, rows_per_split, stride, **constants)
         sums = part.sum(0)
-        outputs = [torch.empty_like(group[0], memory_format=torch.channels_last) for group in groups]
+        outputs = [torch.empty_like(branch.y, memory_format=torch.channels_last) for branch in branches]
         _backward_kernel[(triton.cdiv(rows, block_p), blocks_c)](
-            outputs[0], outputs[-1], dz, sums, *groups[0], *groups[-1], rows, columns, stride,
-            BRANCHES=len(groups), BLOCK_P=block_p, BLOCK_C=block_c,
-        )  # fmt: skip
+            outputs[0], outputs[-1], dz, sums, *both, rows, columns, stride, **constants
+        )
         flat: list[Tensor | None] = [gradients[0] if ctx.has_residual else None, None]
         for index, output in enumerate(outputs):
             flat += [output, sums[index + 1], sums[0]]
@@ -313,6 +330,13 @@ def norm_act_fused(
         Channels-last tensor in the dtype of the branches. `num_batches_tracked` is left alone: the training step
         counts all of them at once.
     """
-    flat = [tensor for branch, norm in zip(branches, norms, strict=True) for tensor in (branch, norm.weight, norm.bias)]
-    result: Tensor = _NormAct.apply(residual, norms, *flat)  # type: ignore[no-untyped-call]
+    statistics = [_batch_statistics(y.detach(), norm) for y, norm in zip(branches, norms, strict=True)]
+    flat = [tensor for y, norm in zip(branches, norms, strict=True) for tensor in (y, norm.weight, norm.bias)]
+    result: Tensor = _NormAct.apply(residual, statistics, *flat)  # type: ignore[no-untyped-call]
+    if residual is None:
+        kept = [
+            _Branch(y.detach(), *stats, norm.weight.detach(), norm.bias.detach())
+            for y, stats, norm in zip(branches, statistics, norms, strict=True)
+        ]
+        remember(result, lambda: _activate(kept, None))
     return result

@@ -1,0 +1,77 @@
+"""Saves memory in training: activations that are cheap to compute again are dropped after use and rebuilt in backward.
+
+A convolution keeps its input for its weight gradient. When that input is the output of `norm_act`, the convolution
+output it was made from is kept anyway, and one pass over memory rebuilds it. Inside `recompute_activations()` autograd
+therefore stores a recipe in place of such tensors (and of views of them, such as channel slices).
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(eq=False)
+class _Recipe:
+    """How to rebuild one activation; the result is shared by all that ask for it while anybody still holds it."""
+
+    rebuild: Callable[[], Tensor]
+    alive: "weakref.ref[Tensor]"
+    rebuilt: "weakref.ref[Tensor] | None" = None
+
+    def get(self) -> Tensor:
+        tensor = self.rebuilt() if self.rebuilt is not None else None
+        if tensor is None:
+            tensor = self.rebuild()
+            self.rebuilt = weakref.ref(tensor)
+        return tensor
+
+
+@dataclass
+class _Registry:
+    """Recipes of the activations made since the context was entered, by the address of their memory."""
+
+    recipes: dict[int, _Recipe] = field(default_factory=dict)
+
+
+_active: list[_Registry] = []
+
+
+@contextmanager
+def recompute_activations() -> Iterator[None]:
+    """Within this context, forward passes keep recipes instead of the activations that `remember` was told about."""
+    registry = _Registry()
+    _active.append(registry)
+
+    def pack(tensor: Tensor) -> Tensor | tuple[_Recipe, torch.Size, tuple[int, ...], int]:
+        recipe = registry.recipes.get(tensor.untyped_storage().data_ptr())
+        # Memory is used again once its tensor is gone, so an address counts only while the activation itself lives.
+        if recipe is None or recipe.alive() is None:
+            return tensor
+        return recipe, tensor.shape, tensor.stride(), tensor.storage_offset()
+
+    def unpack(packed: Tensor | tuple[_Recipe, torch.Size, tuple[int, ...], int]) -> Tensor:
+        if isinstance(packed, Tensor):
+            return packed
+        recipe, shape, stride, offset = packed
+        return recipe.get().as_strided(shape, stride, offset)
+
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            yield
+    finally:
+        _active.remove(registry)
+
+
+def remember(activation: Tensor, rebuild: Callable[[], Tensor]) -> None:
+    """Notes how an activation can be computed again; does nothing outside `recompute_activations()`.
+
+    Args:
+        activation: the tensor as handed on to the next layer.
+        rebuild: returns an equal tensor with the same strides; called in backward, possibly more than once.
+    """
+    if _active:
+        _active[-1].recipes[activation.untyped_storage().data_ptr()] = _Recipe(rebuild, weakref.ref(activation))
