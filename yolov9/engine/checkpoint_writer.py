@@ -1,0 +1,70 @@
+"""Writes checkpoints in a thread, so that the device goes on with validation or the next epoch meanwhile."""
+
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from yolov9.engine.checkpoint import write_checkpoint
+from yolov9.logs import LOG
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """One file to write."""
+
+    path: Path
+    content: dict[str, Any]
+    """Tensors in it belong to the writer: nobody changes them any more."""
+    keep_previous: bool = False
+
+
+class CheckpointWriter:
+    """One write at a time; a new one waits for the one before. A failed write is logged, the older file stays."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self.error: OSError | None = None
+        """Why the latest write failed; None when it did not."""
+
+    def submit(self, job: WriteJob) -> None:
+        """Starts to write a file once the one before is complete."""
+        self.wait()
+        self._thread = threading.Thread(target=self._write, args=(job,), name="checkpoint-writer")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Returns when nothing is being written any more."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _write(self, job: WriteJob) -> None:
+        try:
+            write_checkpoint(job.path, job.content, keep_previous=job.keep_previous)
+        except OSError as error:
+            self.error = error
+            LOG.error(
+                "%s could not be written: %s (%s); the file before it stays", job.path, error.strerror, _free(job.path)
+            )
+        else:
+            self.error = None
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.wait()
+
+
+def _free(path: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(path.parent).free / MEGABYTE:.0f} MB free there"
+    except OSError:
+        return "its folder cannot be reached"

@@ -1,0 +1,115 @@
+"""Brings batches from the loader's memory to the device while the device works on the batch before."""
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from yolov9.data.loader import Batch
+from yolov9.loss import pack_targets
+
+STRIDE = 32
+"""Picture sides are multiples of the coarsest stride of the models."""
+GREY_LEVELS = 255.0
+
+
+@dataclass(frozen=True)
+class DeviceBatch:
+    """One micro-batch as the model and the loss take it."""
+
+    images: Tensor
+    """(B, 3, H, W), float, 0 to 1, channels last in memory."""
+    targets: Tensor
+    """(B, M, 5) class, cx, cy, w, h, normalised, padded with class -1."""
+    rows: Tensor
+    """The same targets as (n, 6) rows image, class, cx, cy, w, h, on the CPU."""
+
+
+@dataclass(frozen=True)
+class MultiScale:
+    """Picture size of each iteration between half and one and a half times the usual one."""
+
+    imgsz: int
+    seed: int
+
+    def size(self, iteration: int) -> int:
+        """Longer side in pixels; a function of seed and iteration, so the same on all ranks and after a resume."""
+        generator = random.Random(f"{self.seed} {iteration}")
+        return generator.randrange(self.imgsz // 2, self.imgsz * 3 // 2 + STRIDE) // STRIDE * STRIDE
+
+    def apply(self, images: Tensor, iteration: int) -> Tensor:
+        """Resizes a batch; the shape of rectangular batches is kept up to the stride."""
+        factor = self.size(iteration) / max(images.shape[2:])
+        if factor == 1:
+            return images
+        size = [math.ceil(side * factor / STRIDE) * STRIDE for side in images.shape[2:]]
+        return functional.interpolate(images, size=size, mode="bilinear", align_corners=False)
+
+
+def to_unit_range(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Turns (B, H, W, 3) uint8 pictures into (B, 3, H, W) floats from 0 to 1 without moving a pixel in memory.
+
+    Whole numbers up to 255 are exact in bf16 and fp16, so dividing there rounds once, like dividing before converting.
+    """
+    return images.permute(0, 3, 1, 2).to(dtype).div_(GREY_LEVELS)
+
+
+class DeviceFeed:
+    """Iterates over batches on the device; on a GPU they are copied on a stream of their own, beside the step before.
+
+    Args:
+        device: where the batches go.
+        dtype: float type of the pictures: that of the forward pass.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.device = device
+        self.dtype = dtype
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __call__(self, batches: Iterable[Batch]) -> Iterator[DeviceBatch]:
+        """Yields each batch in order and gives its slot back to the loader once it is copied."""
+        if self._stream is None:
+            for batch in batches:
+                yield self._on_cpu(batch)
+            return
+        copying: tuple[Batch, torch.cuda.Event] | None = None
+        for batch in batches:
+            if copying is not None:
+                _release(*copying)
+            on_device, copied = self._start_copy(batch, self._stream)
+            copying = batch, copied
+            yield on_device
+        if copying is not None:
+            _release(*copying)
+
+    def _on_cpu(self, batch: Batch) -> DeviceBatch:
+        images = to_unit_range(batch.images, self.dtype)
+        rows = batch.targets.clone()
+        batch.release()
+        return DeviceBatch(images, pack_targets(rows, len(images)), rows)
+
+    def _start_copy(self, batch: Batch, stream: torch.cuda.Stream) -> tuple[DeviceBatch, torch.cuda.Event]:
+        rows = batch.targets.clone()
+        packed = pack_targets(rows, len(batch.images)).pin_memory()
+        copied = torch.cuda.Event()
+        with torch.cuda.stream(stream):
+            raw = batch.images.to(self.device, non_blocking=True)
+            targets = packed.to(self.device, non_blocking=True)
+            copied.record(stream)
+            images = to_unit_range(raw, self.dtype)
+        current = torch.cuda.current_stream(self.device)
+        current.wait_stream(stream)
+        images.record_stream(current)
+        targets.record_stream(current)
+        return DeviceBatch(images, targets, rows), copied
+
+
+def _release(batch: Batch, copied: torch.cuda.Event) -> None:
+    """Waits for a copy that was started a step ago, which has ended long before, and gives the slot back."""
+    copied.synchronize()
+    batch.release()

@@ -1,0 +1,82 @@
+"""Several processes that train one model: who is who, sums of gradients, and agreement on one decision."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from yolov9.config.environment import Environment
+
+COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)
+"""How long a rank waits for the others, for instance while rank 0 validates."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the trainer processes."""
+
+    rank: int = 0
+    local_rank: int = 0
+    world: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one that validates, logs and writes files."""
+        return self.rank == 0
+
+
+@contextmanager
+def process_group(environment: Environment, device: torch.device) -> Iterator[Ranks]:
+    """Joins the processes that torchrun started, and leaves them at the end.
+
+    Args:
+        environment: ranks as torchrun numbers them; one process needs no group.
+        device: decides between NCCL and gloo.
+    """
+    ranks = Ranks(environment.rank, environment.local_rank, environment.world_size)
+    if ranks.world == 1:
+        yield ranks
+        return
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
+    try:
+        yield ranks
+    finally:
+        dist.destroy_process_group()
+
+
+def sum_gradients(parameters: Sequence[nn.Parameter], ranks: Ranks) -> None:
+    """Replaces every gradient by its sum over all ranks; the loss is a sum, so nothing is averaged."""
+    if ranks.world == 1:
+        return
+    grads = [p.grad for p in parameters if p.grad is not None]
+    flat = torch.cat([grad.flatten() for grad in grads])
+    dist.all_reduce(flat)
+    parts = [part.view(grad.shape) for part, grad in zip(flat.split([g.numel() for g in grads]), grads, strict=True)]
+    torch._foreach_copy_(grads, parts)
+
+
+def copy_from_first(tensors: Sequence[Tensor], ranks: Ranks) -> None:
+    """Gives every rank the values of rank 0."""
+    if ranks.world > 1:
+        for tensor in tensors:
+            dist.broadcast(tensor, src=0)
+
+
+def any_rank(flag: bool, ranks: Ranks, device: torch.device) -> bool:
+    """Tells whether the flag is set on any rank; with several ranks all of them must call it together."""
+    if ranks.world == 1:
+        return flag
+    value = torch.tensor(int(flag), device=device)
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return bool(value.item())
+
+
+def wait_for_all(ranks: Ranks) -> None:
+    """Waits until every rank has come here."""
+    if ranks.world > 1:
+        dist.barrier()

@@ -1,0 +1,42 @@
+"""Exponential moving average of a model: what is validated, saved as best.pt and used for detection."""
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+EMA_DECAY = 0.9999
+"""Decay after many updates."""
+EMA_RAMP_UPDATES = 2000
+"""Number of updates after which the decay has reached 63 % of its final value."""
+
+
+def ema_decay(updates: int) -> float:
+    """Decay that is used for an update, counted from 1."""
+    return EMA_DECAY * (1 - math.exp(-updates / EMA_RAMP_UPDATES))
+
+
+class ModelEma:
+    """A second model whose parameters and float buffers follow the trained one; integer buffers keep their value.
+
+    Args:
+        model: the trained model; a copy of it is the starting point.
+        updates: number of updates done before, after a resume.
+    """
+
+    def __init__(self, model: nn.Module, updates: int = 0) -> None:
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.updates = updates
+        self._averages = _float_tensors(self.model)
+        self._sources = _float_tensors(model)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Moves the average towards the trained model by one step, without waiting for the device."""
+        self.updates += 1
+        torch._foreach_lerp_(self._averages, self._sources, 1 - ema_decay(self.updates))
+
+
+def _float_tensors(model: nn.Module) -> list[Tensor]:
+    return [value.detach() for value in model.state_dict().values() if value.is_floating_point()]
