@@ -1,0 +1,124 @@
+"""The detector: runs the rows of a graph in order and its head at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from yolov9.model.graph import IMAGE, Graph
+from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, RawMaps
+from yolov9.model.layer_types import LIST_TYPES, head_of
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Run layer `number` on `sources`, then forget the outputs in `release`: nothing reads them later."""
+
+    number: int
+    sources: tuple[int, ...]
+    takes_list: bool
+    release: tuple[int, ...]
+
+
+def _steps(graph: Graph, wanted: Sequence[int]) -> tuple[_Step, ...]:
+    """Layers needed for the rows in `wanted`, in order."""
+    needed = set(wanted)
+    for number in range(len(graph.rows) - 2, -1, -1):
+        if number in needed:
+            needed.update(graph.rows[number].sources)
+    numbers = sorted(n for n in needed if n != IMAGE)
+    last_use = {source: number for number in numbers for source in graph.rows[number].sources}
+    steps = []
+    for number in numbers:
+        row = graph.rows[number]
+        release = tuple({s for s in row.sources if last_use[s] == number and s not in wanted})
+        steps.append(_Step(number, row.sources, row.type in LIST_TYPES, release))
+    return tuple(steps)
+
+
+class DetectionModel(nn.Module):
+    """YOLOv9 detector built from a graph; the state dict has the names of the original models.
+
+    Pictures are B x 3 x H x W, RGB, 0 to 1; H and W are multiples of the coarsest stride.
+
+    Args:
+        graph: the graph that the layers were built from.
+        layers: one module a row of the graph, the head last.
+    """
+
+    reg_max = REG_MAX
+
+    def __init__(self, graph: Graph, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.model = nn.ModuleList(layers)
+        self.spec = graph
+        self.graph: dict[str, Any] = graph.as_dict()
+        self.graph_name = graph.name
+        self.nc = graph.nc
+        self.names = [str(i) for i in range(graph.nc)]
+        """Class names; the caller sets those of the data set."""
+        self.is_dual = self.head.is_dual
+        with torch.device("cpu"):
+            self.stride = torch.tensor([float(s) for s in self.head.strides])
+        sources = graph.rows[-1].sources
+        self._levels = len(self.head.strides)
+        self._sources = sources
+        self._all_steps = _steps(graph, sources)
+        self._main_steps = _steps(graph, sources[-self._levels :])
+
+    @property
+    def head(self) -> DetectionHead:
+        """The detection head, which is the last layer."""
+        return head_of(self.model[-1])
+
+    @property
+    def class_width(self) -> int | None:
+        """Width of the class branches where it is not the default of the number of classes."""
+        return self.spec.class_width
+
+    def _features(self, x: Tensor, steps: Sequence[_Step], wanted: Sequence[int]) -> list[Tensor]:
+        outputs: dict[int, Any] = {IMAGE: x}
+        for step in steps:
+            inputs = [outputs[source] for source in step.sources]
+            outputs[step.number] = self.model[step.number](inputs if step.takes_list else inputs[0])
+            for source in step.release:
+                del outputs[source]
+        return [outputs[source] for source in wanted]
+
+    def main_maps(self, x: Tensor) -> RawMaps:
+        """Raw maps of the main part (B x (64 + nc) x H/stride x W/stride, finest first); nothing else is computed."""
+        return self.head.main_maps(self._features(x, self._main_steps, self._sources[-self._levels :]))
+
+    def dual_maps(self, x: Tensor) -> tuple[RawMaps, RawMaps]:
+        """Raw maps of the auxiliary and of the main part of a dual model."""
+        head = self.head
+        assert isinstance(head, DualDDetect), "only dual models have an auxiliary part"
+        features = self._features(x, self._all_steps, self._sources)
+        return head.aux_maps(features[: self._levels]), head.main_maps(features[self._levels :])
+
+    def predict_with_raw(self, x: Tensor) -> tuple[Tensor, RawMaps]:
+        """Decoded predictions of the main part, and the raw maps they come from (for a validation loss)."""
+        maps = self.main_maps(x)
+        return self.head.decode(maps), maps
+
+    def forward(
+        self, x: Tensor, *, with_aux: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor] | RawMaps | tuple[RawMaps, RawMaps]:
+        """Raw maps in training mode, decoded predictions in evaluation mode.
+
+        Args:
+            x: pictures.
+            with_aux: in evaluation mode of a dual model, decode the auxiliary part too.
+
+        Returns:
+            Training: raw maps; (auxiliary, main) of a dual model. Evaluation: B x (4 + nc) x N of the main part, or
+            (auxiliary, main) with `with_aux`.
+        """
+        if self.training:
+            return self.dual_maps(x) if self.is_dual else self.main_maps(x)
+        if with_aux:
+            aux, main = self.dual_maps(x)
+            return self.head.decode(aux, aux=True), self.head.decode(main)
+        return self.head.decode(self.main_maps(x))

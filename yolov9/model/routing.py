@@ -1,0 +1,56 @@
+"""Blocks that hand tensors on: nothing here has weights, except CBLinear."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Silence(nn.Module):
+    """Passes the picture through, so that later layers can refer to it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns `x`."""
+        return x
+
+
+class Concat(nn.Module):
+    """Concatenates its inputs along the channels."""
+
+    def forward(self, inputs: Sequence[Tensor]) -> Tensor:
+        """List of B x Ci x H x W -> B x sum(Ci) x H x W."""
+        return torch.cat(tuple(inputs), 1)
+
+
+class CBLinear(nn.Module):
+    """1x1 convolution with bias (`conv`) whose result is cut into pieces of the given widths."""
+
+    def __init__(self, c_in: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.widths = list(widths)
+        self.conv = nn.Conv2d(c_in, sum(widths), 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """B x c_in x H x W -> one B x width x H x W view for each width."""
+        return tuple(self.conv(x).split(self.widths, 1))
+
+
+class CBFuse(nn.Module):
+    """Adds one piece of each CBLinear input, resized by nearest neighbour, to the last input."""
+
+    def __init__(self, picks: Sequence[int]) -> None:
+        super().__init__()
+        self.picks = tuple(picks)
+
+    def forward(self, inputs: Sequence[tuple[Tensor, ...] | Tensor]) -> Tensor:
+        """CBLinear results, then B x C x H x W -> B x C x H x W."""
+        target = inputs[-1]
+        assert isinstance(target, Tensor)
+        total = target
+        for pieces, pick in zip(inputs[:-1], self.picks, strict=True):
+            piece = pieces[pick]
+            if piece.shape[-2:] != target.shape[-2:]:
+                piece = F.interpolate(piece, size=target.shape[-2:], mode="nearest")
+            total = total + piece
+        return total
