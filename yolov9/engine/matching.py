@@ -1,0 +1,52 @@
+"""Which detections are right: detections against labels of one picture, at several overlap levels. numpy only."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+
+IOU_LEVELS: FloatArray = np.linspace(0.5, 0.95, 10, dtype=np.float32)
+"""Overlap levels of mAP50-95."""
+AREA_EPSILON = np.float32(1e-7)
+"""Added to unions, so that boxes without area overlap nothing instead of dividing by 0."""
+
+
+def box_overlaps(first: FloatArray, second: FloatArray) -> FloatArray:
+    """IoU of every box of `first` (n, 4) with every box of `second` (m, 4), left, top, right, bottom: (n, m)."""
+    first, second = first.astype(np.float32, copy=False), second.astype(np.float32, copy=False)
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    overlap = (high - low).clip(min=0).prod(-1)
+    area_first = (first[:, 2] - first[:, 0]) * (first[:, 3] - first[:, 1])
+    area_second = (second[:, 2] - second[:, 0]) * (second[:, 3] - second[:, 1])
+    result: FloatArray = overlap / (area_first[:, None] + area_second[None] - overlap + AREA_EPSILON)
+    return result
+
+
+def match_detections(
+    detections: FloatArray, labels: FloatArray, levels: FloatArray = IOU_LEVELS
+) -> NDArray[np.bool_]:
+    """Marks the right detections of one picture at each overlap level.
+
+    A detection claims the label of its class that it overlaps most. A label that several detections claim goes to the
+    one that comes first in the list, not to the one with the best overlap: the rule of YOLOv9's published scores.
+
+    Args:
+        detections: (n, 6) left, top, right, bottom, score, class; best score first.
+        labels: (m, 5) class, left, top, right, bottom.
+        levels: overlaps that count as a match, at least.
+
+    Returns:
+        (n, levels) bool.
+    """
+    number = len(detections)
+    if number == 0 or len(labels) == 0:
+        return np.zeros((number, len(levels)), np.bool_)
+    overlaps = box_overlaps(detections[:, :4], labels[:, 1:])
+    overlaps[detections[:, 5:6] != labels[None, :, 0]] = -1
+    claimed = overlaps.argmax(1)
+    enough = overlaps[np.arange(number), claimed][:, None] >= levels
+    first = np.full((len(labels), len(levels)), number)
+    row, level = enough.nonzero()
+    np.minimum.at(first, (claimed[row], level), row)
+    return enough & (first[claimed] == np.arange(number)[:, None])
