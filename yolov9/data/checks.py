@@ -1,6 +1,5 @@
 """Reasons not to start a training with a data set, found before the first batch."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def check_pictures(scanned: list[ScannedPicture], sources: tuple[Path, ...], spl
         first = scanned[0]
         raise DataError(
             found=f"none of the {len(scanned)} pictures for {split!r} in {where} can be used; "
-            f"{os.fsdecode(first.path)}: {first.facts.note}",
+            f"{first.path}: {first.facts.note}",
             needed="pictures that can be read",
             remedy="copy the pictures again",
         )
@@ -57,7 +56,7 @@ def check_any_label(used: list[ScannedPicture], sources: tuple[Path, ...], split
     """Stops when no picture has a label."""
     if any(len(picture.labels) for picture in used):
         return
-    looked_for = os.fsdecode(label_path_of(used[0].path)) if used else ", ".join(map(str, sources))
+    looked_for = label_path_of(used[0].path) if used else ", ".join(map(str, sources))
     state = "is empty" if used and used[0].label_file else "is not there"
     raise DataError(
         found=f"no label at all for the {len(used)} pictures of {split!r}; for the first one {looked_for} {state}",
@@ -74,7 +73,7 @@ def check_class_numbers(used: list[ScannedPicture], config: DatasetConfig) -> No
     if not wrong:
         return
     files = [picture for picture in used if len(picture.labels) and picture.labels[:, 0].max() >= config.nc]
-    named = [os.fsdecode(label_path_of(picture.path)) for picture in files[:SHOWN_FILES]]
+    named = [label_path_of(picture.path) for picture in files[:SHOWN_FILES]]
     more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
     by_number = ", ".join(f"class {number}: {count} rows" for number, count in list(wrong.items())[:SHOWN_FILES])
     one_based = numbers[0] == 1 and numbers[-1] == config.nc

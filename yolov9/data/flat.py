@@ -1,6 +1,7 @@
-"""Packs many small things into one flat array and an array of offsets, so that workers can share them without copies."""
+"""Packs many small things into one flat array and an array of offsets, which workers can share without copies."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def split_bytes(joined: NDArray[np.uint8], offsets: Offsets) -> list[bytes]:
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(data) or (np.diff(offsets) < 0).any():
         raise ValueError("offsets do not fit")
     places = offsets.tolist()
-    return [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(places)]
 
 
 def join_rows(parts: Sequence[NDArray[Any]], columns: int) -> NDArray[np.float32]:

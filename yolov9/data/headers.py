@@ -1,7 +1,7 @@
 """Reads format, stored size and rotation tag of a picture from its first bytes, without decoding it.
 
-JPEG, PNG, BMP and WebP are parsed here; the layouts are those of ITU-T T.81 annex B, the PNG specification (chunks), the
-BITMAPINFOHEADER documentation and RFC 9649. Other formats are left to Pillow (`yolov9.data.images`).
+JPEG, PNG, BMP and WebP are parsed here; the layouts are those of ITU-T T.81 annex B, the PNG specification (chunks),
+the BITMAPINFOHEADER documentation and RFC 9649. Other formats are left to Pillow (`yolov9.data.images`).
 """
 
 import struct

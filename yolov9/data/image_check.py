@@ -4,6 +4,7 @@ import io
 import os
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -35,14 +36,14 @@ class CheckedImage:
     """Why it needs lenient reading; "" for a sound file."""
 
 
-def check_image(path: bytes) -> CheckedImage:
+def check_image(path: str) -> CheckedImage:
     """Checks one file without decoding it, except for rare formats and JPEGs that look cut off.
 
     Raises:
         ImageError: it cannot be used; the reason tells why.
     """
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(HEAD_BYTES)
             try:
@@ -60,7 +61,7 @@ def check_image(path: bytes) -> CheckedImage:
         raise ImageError(path, str(error)) from None
     if min(width, height) < SMALLEST_SIDE:
         raise ImageError(path, f"smaller than {SMALLEST_SIDE} pixels")
-    suffix = os.path.splitext(path)[1].lower().lstrip(b".").decode("ascii", errors="replace")
+    suffix = Path(path).suffix.lower().removeprefix(".")
     if not note and header is not None and _SAME_NAME.get(suffix, suffix) != header.format:
         note = f"{header.format.upper()} data under another name"
     return CheckedImage(width, height, note)

@@ -1,4 +1,4 @@
-"""Reads pictures: any common format by its content, upright, as 8-bit BGR; the same rule for scan, training and detection.
+"""Reads pictures: any common format by its content, upright, as 8-bit BGR; one rule for scan, training, detection.
 
 No torch here: loader workers import this module.
 """
@@ -57,8 +57,8 @@ def read_image(path: PathLike, reduce: int = 1) -> Pixels:
 
     Returns:
         uint8 array, height x width x 3 (blue, green, red), contiguous, turned upright by its EXIF orientation. Grey is
-        repeated in three channels, 16-bit values are scaled to 8 bits, palettes are expanded, CMYK is converted, alpha is
-        left out, of an animation the first frame is taken. A JPEG without end marker is read as far as it goes.
+        repeated in three channels, 16-bit values are scaled to 8 bits, palettes are expanded, CMYK is converted, alpha
+        is left out, of an animation the first frame is taken. A JPEG without end marker is read as far as it goes.
 
     Raises:
         ImageError: missing, empty, not a picture, damaged, or larger than `MAX_PIXELS`.

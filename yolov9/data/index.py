@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class DatasetIndex:
         """Returns per label of a picture its (k, 2) polygon, a view; k is 0 for a label without polygon."""
         start, end = self.label_offsets[number : number + 2]
         places = self.segment_offsets[start : end + 1].tolist()
-        return [self.segments[first:last] for first, last in zip(places, places[1:], strict=False)]
+        return [self.segments[first:last] for first, last in pairwise(places)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Returns everything but the summary as arrays, to be placed in shared memory or a file."""
@@ -74,7 +75,7 @@ class DatasetIndex:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> "DatasetIndex":
         """Makes an index from the arrays of `arrays()` without copying them."""
-        flat = {item.name: arrays[item.name] for item in fields(cls) if item.name not in _NOT_ARRAYS}
+        flat: dict[str, Any] = {item.name: arrays[item.name] for item in fields(cls) if item.name not in _NOT_ARRAYS}
         return cls(**flat, names=tuple(json.loads(arrays["names"].tobytes())), nc=int(arrays["nc"]))
 
     @classmethod
@@ -121,11 +122,11 @@ class DatasetIndex:
         index = cls._assemble(enough, names, single_cls=single_cls)
         summary = _summarise(split, scanned, enough, index, min_items)
         summary.log()
-        return cls(**{**{item.name: getattr(index, item.name) for item in fields(index)}, "summary": summary})
+        return replace(index, summary=summary)
 
     @classmethod
     def _assemble(cls, pictures: list[ScannedPicture], names: tuple[str, ...], *, single_cls: bool) -> "DatasetIndex":
-        path_bytes, path_offsets = join_bytes(picture.path for picture in pictures)
+        path_bytes, path_offsets = join_bytes(os.fsencode(picture.path) for picture in pictures)
         segments = [segment for picture in pictures for segment in picture.segments]
         labels = join_rows([picture.labels for picture in pictures], 5)
         if single_cls:

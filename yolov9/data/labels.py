@@ -1,11 +1,12 @@
-"""Rules for YOLO label files: one object per row, "class cx cy w h" or "class x1 y1 x2 y2 x3 y3 …", normalised to 0 … 1.
+"""Rules for YOLO label files: an object per row, "class cx cy w h" or "class x1 y1 x2 y2 x3 y3 …", normalised to 0 … 1.
 
-Every row is judged by itself. Damaged rows (not finite, not normalised, class not a whole number, an odd polygon) are left
-out; a file that is not in the format (words, commas, rows of the wrong length), or in which most rows are damaged, is
-refused as a whole, because the picture would then teach that its objects are background.
+Every row is judged by itself. Damaged rows (not finite, not normalised, class not a whole number, an odd polygon) are
+left out; a file that is not in the format (words, commas, rows of the wrong length), or in which most rows are damaged,
+is refused as a whole, because its picture would then teach that its objects are background.
 """
 
 import codecs
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,10 +16,12 @@ ROUNDING = 1e-4
 """Coordinates this far outside 0 … 1 are rounding errors (labels have 4 or more decimals) and are clipped."""
 
 BOX_COLUMNS = 5
-SHORTEST_POLYGON = 7
-"""Columns of a row with a class and three points."""
+"""Columns of a row that gives a box; a polygon has 7, 9, …: class and three or more points."""
 
 Floats = NDArray[np.float32]
+_ONE = 1 + 2.0**-24  # as float32 this still is 1
+_NO_POLYGON = np.zeros((0, 2), np.float32)
+_SHOWN_TEXT = 60
 
 
 @dataclass
@@ -46,8 +49,9 @@ class ParsedLabels:
     segments: list[Floats]
     """Per label its polygon, (k, 2) normalised points; (0, 2) for a label that was given as a box."""
     problems: list[RowProblem] = field(default_factory=list)
-    refused: bool = False
-    """The file cannot be trusted; its picture is to be left out. `labels` is empty then."""
+    """What is odd, in the order of the lines."""
+    refused: str = ""
+    """Why the whole file cannot be trusted and its picture is to be left out (`labels` is empty then), else ""."""
 
 
 class _RowError(Exception):
@@ -68,36 +72,37 @@ def parse_labels(data: bytes) -> ParsedLabels:
     Returns:
         Labels in the order of the rows; when exact duplicates had to be removed, sorted by value.
     """
-    rows: list[Floats] = []
-    segments: list[Floats] = []
+    rows: list[list[float]] = []
+    lines: list[tuple[int, str]] = []
     problems: dict[str, RowProblem] = {}
-    good = bad = 0
-    refused = False
+    bad = 0
+    refused = ""
     for number, line in enumerate(_decode(data).splitlines(), 1):
         text = line.strip()
-        if not text or text.startswith("#"):
+        if not text or text[0] == "#":
             continue
         try:
-            row, segment, repaired = _parse_row(text)
+            row, clipped = _parse_row(text)
         except _RowError as error:
             bad += 1
-            refused = refused or error.whole_file
             _note(problems, error.reason, "row left out", number, text)
+            if error.whole_file:
+                refused = refused or error.reason
             continue
-        good += 1
-        if repaired and min(row[3], row[4]) < ROUNDING:
-            _note(problems, "nothing of the box is left after clipping", "row left out", number, text)
-            continue
-        if repaired:
+        if clipped:
             _note(problems, "coordinate outside 0 … 1 by rounding", "repaired", number, text)
         rows.append(row)
-        segments.append(segment)
-    if refused or bad > good:
+        lines.append((number, text))
+    if not refused and bad > len(rows):
+        refused = next(iter(problems))
+    if refused:
         for problem in problems.values():
             problem.action = "picture left out"
-        return ParsedLabels(np.zeros((0, BOX_COLUMNS), np.float32), [], list(problems.values()), refused=True)
-    labels = np.array(rows, np.float32).reshape(-1, BOX_COLUMNS)
-    labels, segments = _without_duplicates(labels, segments, problems)
+        return ParsedLabels(np.zeros((0, BOX_COLUMNS), np.float32), [], list(problems.values()), refused)
+    labels, segments = _to_arrays(rows)
+    if problems:
+        labels, segments = _without_slivers(labels, segments, lines, problems)
+    labels, segments = _without_duplicates(labels, segments, lines, problems)
     return ParsedLabels(labels, segments, list(problems.values()))
 
 
@@ -107,41 +112,47 @@ def polygon_to_box(points: Floats) -> Floats:
     return np.concatenate([(low + high) / 2, high - low]).astype(np.float32)
 
 
-def _parse_row(text: str) -> tuple[Floats, Floats, bool]:
-    """Returns one row as (5,) label and (k, 2) polygon, and whether it had to be clipped."""
-    columns = text.split()
-    if "," in text or ";" in text:
-        raise _RowError("commas between or in the numbers", whole_file=True)
+def _parse_row(text: str) -> tuple[list[float], bool]:
+    """Returns the numbers of one row, and whether a coordinate had to be clipped."""
     try:
-        values = np.array([_number(column) for column in columns], np.float32)
+        values = [float(column) for column in text.split()]
     except ValueError:
-        raise _RowError("a word in place of a number", whole_file=True) from None
-    if len(values) < BOX_COLUMNS or len(values) == BOX_COLUMNS + 1:
-        hint = " (a confidence at the end?)" if len(values) > BOX_COLUMNS else ""
-        raise _RowError(f"{len(values)} numbers in a row{hint}", whole_file=True)
-    if len(values) % 2 == 0:
+        commas = "," in text or ";" in text
+        reason = "commas between or in the numbers" if commas else "a word in place of a number"
+        raise _RowError(reason, whole_file=True) from None
+    if "_" in text:  # Python reads 1_0 as 10
+        raise _RowError("a word in place of a number", whole_file=True)
+    count = len(values)
+    if count < BOX_COLUMNS or count == BOX_COLUMNS + 1:
+        hint = " (a confidence at the end?)" if count > BOX_COLUMNS else ""
+        raise _RowError(f"{count} numbers in a row{hint}", whole_file=True)
+    if count % 2 == 0:
         raise _RowError("odd number of polygon coordinates")
-    if not np.isfinite(values).all():
+    if not all(map(math.isfinite, values)):
         raise _RowError("not a finite number")
-    if values[0] < 0 or values[0] != np.floor(values[0]):
+    if values[0] < 0 or not values[0].is_integer():
         raise _RowError("class is not a whole number from 0 on")
-    coordinates = values[1:]
-    low, high = coordinates.min(), coordinates.max()
+    low, high = min(values[1:]), max(values[1:])
+    if low >= 0 and high <= _ONE:
+        return values, False
     if low < -ROUNDING or high > 1 + ROUNDING:
         raise _RowError("not normalised: coordinate outside 0 … 1")
-    repaired = bool(low < 0 or high > 1)
-    if repaired:
-        values[1:] = coordinates.clip(0, 1)
-    if len(values) == BOX_COLUMNS:
-        return values, np.zeros((0, 2), np.float32), repaired
-    points = values[1:].reshape(-1, 2)
-    return np.concatenate([values[:1], polygon_to_box(points)]), points, repaired
+    return [values[0], *(min(max(value, 0.0), 1.0) for value in values[1:])], True
 
 
-def _number(column: str) -> float:
-    if "_" in column:  # Python reads 1_0 as 10
-        raise ValueError
-    return float(column)
+def _to_arrays(rows: list[list[float]]) -> tuple[Floats, list[Floats]]:
+    if all(len(row) == BOX_COLUMNS for row in rows):  # the usual case, in one step
+        return np.array(rows, np.float32).reshape(-1, BOX_COLUMNS), [_NO_POLYGON] * len(rows)
+    labels = np.empty((len(rows), BOX_COLUMNS), np.float32)
+    segments = [_NO_POLYGON] * len(rows)
+    for place, row in enumerate(rows):
+        if len(row) == BOX_COLUMNS:
+            labels[place] = row
+            continue
+        segments[place] = np.array(row[1:], np.float32).reshape(-1, 2)
+        labels[place, 0] = row[0]
+        labels[place, 1:] = polygon_to_box(segments[place])
+    return labels, segments
 
 
 def _decode(data: bytes) -> str:
@@ -154,19 +165,32 @@ def _note(problems: dict[str, RowProblem], reason: str, action: str, line: int, 
     if reason in problems:
         problems[reason].rows += 1
     else:
-        problems[reason] = RowProblem(reason, action, line, text if len(text) <= 60 else text[:57] + "...")
+        shown = text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 3] + "..."
+        problems[reason] = RowProblem(reason, action, line, shown)
+
+
+def _without_slivers(
+    labels: Floats, segments: list[Floats], lines: list[tuple[int, str]], problems: dict[str, RowProblem]
+) -> tuple[Floats, list[Floats]]:
+    """Drops boxes at the border that are thinner than a rounding error: what clipping leaves of a box outside."""
+    centres, sizes = labels[:, 1:3], labels[:, 3:5]
+    sliver = ((sizes < ROUNDING) & ((centres <= 0) | (centres >= 1))).any(axis=1)
+    for place in np.flatnonzero(sliver).tolist():
+        _note(problems, "nothing of the box is left after clipping", "row left out", *lines[place])
+    keep = np.flatnonzero(~sliver).tolist()
+    lines[:] = [lines[place] for place in keep]
+    return labels[keep], [segments[place] for place in keep]
 
 
 def _without_duplicates(
-    labels: Floats, segments: list[Floats], problems: dict[str, RowProblem]
+    labels: Floats, segments: list[Floats], lines: list[tuple[int, str]], problems: dict[str, RowProblem]
 ) -> tuple[Floats, list[Floats]]:
     if len(labels) < 2:
         return labels, segments
     unique, first = np.unique(labels, axis=0, return_index=True)
-    extra = len(labels) - len(unique)
-    if not extra:
+    if len(unique) == len(labels):
         return labels, segments
-    again = next(row for row in range(len(labels)) if row not in set(first.tolist()))
-    text = " ".join(f"{value:g}" for value in labels[again])
-    problems["repeated rows"] = RowProblem("repeated rows", "repaired", again + 1, text, extra)
-    return unique, [segments[row] for row in first.tolist()]
+    kept = first.tolist()
+    for place in sorted(set(range(len(labels))) - set(kept)):
+        _note(problems, "repeated rows", "repaired", *lines[place])
+    return unique, [segments[place] for place in kept]

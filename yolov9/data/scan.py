@@ -1,16 +1,16 @@
 """Checks every picture of a split and reads its labels, in parallel within the CPU limit."""
 
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from yolov9.data.image_check import check_image
 from yolov9.data.images import ImageError
-from yolov9.data.labels import Floats, parse_labels
+from yolov9.data.labels import Floats, RowProblem, parse_labels
 from yolov9.data.listing import label_path_of
 from yolov9.data.summary import Problem
 from yolov9.logs import LOG
@@ -41,7 +41,7 @@ class ImageFacts:
 class ScannedPicture:
     """One picture with its labels."""
 
-    path: bytes
+    path: str
     """Absolute path."""
     facts: ImageFacts
     """Size and state of the picture."""
@@ -60,7 +60,7 @@ class ScannedPicture:
 _NO_LABELS = np.zeros((0, 5), np.float32)
 
 
-def scan_pictures(paths: list[bytes], known: dict[bytes, ImageFacts], workers: int) -> Iterator[ScannedPicture]:
+def scan_pictures(paths: list[str], known: dict[str, ImageFacts], workers: int) -> Iterator[ScannedPicture]:
     """Scans pictures in the given order.
 
     Args:
@@ -81,37 +81,34 @@ def scan_pictures(paths: list[bytes], known: dict[bytes, ImageFacts], workers: i
             yield from pictures
 
 
-def scan_picture(path: bytes, known: ImageFacts | None) -> ScannedPicture:
+def scan_picture(path: str, known: ImageFacts | None) -> ScannedPicture:
     """Checks one picture and parses its label file (labels are read afresh each time, so they are never stale)."""
     facts = _image_facts(path, known)
-    name = os.fsdecode(path)
     if not facts.width:
-        problem = Problem(name, facts.note, _PICTURE_LEFT_OUT)
+        problem = Problem(path, facts.note, _PICTURE_LEFT_OUT)
         return ScannedPicture(path, facts, _NO_LABELS, [], False, facts.note, (problem,))
-    problems = [Problem(name, facts.note, "used")] if facts.note else []
+    problems = [Problem(path, facts.note, "used")] if facts.note else []
     label_path = label_path_of(path)
     try:
-        with open(label_path, "rb") as file:
-            data = file.read()
+        data = Path(label_path).read_bytes()
     except FileNotFoundError:
         return ScannedPicture(path, facts, _NO_LABELS, [], False, "", tuple(problems))
     except OSError as error:
         reason = f"label file cannot be read ({error.strerror})"
-        problems.append(Problem(os.fsdecode(label_path), reason, _PICTURE_LEFT_OUT))
+        problems.append(Problem(label_path, reason, _PICTURE_LEFT_OUT))
         return ScannedPicture(path, facts, _NO_LABELS, [], True, reason, tuple(problems))
     parsed = parse_labels(data)
-    problems += _label_problems(os.fsdecode(label_path), parsed.problems)
-    refused = parsed.problems[0].reason if parsed.refused else ""
-    return ScannedPicture(path, facts, parsed.labels, parsed.segments, True, refused, tuple(problems))
+    problems += _label_problems(label_path, parsed.problems)
+    return ScannedPicture(path, facts, parsed.labels, parsed.segments, True, parsed.refused, tuple(problems))
 
 
-def _label_problems(path: str, rows: Iterable) -> list[Problem]:
+def _label_problems(path: str, rows: list[RowProblem]) -> list[Problem]:
     return [Problem(path, row.reason, row.action, row.line, row.text, row.rows) for row in rows]
 
 
-def _image_facts(path: bytes, known: ImageFacts | None) -> ImageFacts:
+def _image_facts(path: str, known: ImageFacts | None) -> ImageFacts:
     try:
-        status = os.stat(path)
+        status = Path(path).stat()
     except OSError as error:
         return ImageFacts((-1, -1, -1), 0, 0, error.strerror or "cannot be read")
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -6,8 +6,8 @@ A plain NPZ without pickles. Labels are not kept: they are read afresh at each s
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -35,7 +35,7 @@ class ScanCache:
             digest = hashlib.blake2b("\0".join(map(str, sources)).encode("utf-8", "surrogateescape"), digest_size=12)
             self.path = folder / "scans" / f"{digest.hexdigest()}.npz"
 
-    def load(self) -> dict[bytes, ImageFacts]:
+    def load(self) -> dict[str, ImageFacts]:
         """Returns the facts by path; nothing when there is no file or it cannot be used (said in one line)."""
         if self.path is None or not self.path.is_file():
             return {}
@@ -48,7 +48,7 @@ class ScanCache:
             LOG.warning("scan cache %s is not used (%s); the pictures are checked again", self.path, error)
             return {}
 
-    def save(self, facts: dict[bytes, ImageFacts]) -> None:
+    def save(self, facts: dict[str, ImageFacts]) -> None:
         """Writes the file (complete or not at all); says in one line when that is not possible."""
         if self.path is None:
             LOG.info("no cache folder: pictures will be checked again at the next start")
@@ -58,7 +58,7 @@ class ScanCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as file:
                 np.savez(file, **_arrays(facts))
-            os.replace(temporary, self.path)
+            temporary.replace(self.path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             LOG.info(
@@ -68,8 +68,8 @@ class ScanCache:
             )
 
 
-def _arrays(facts: dict[bytes, ImageFacts]) -> dict[str, np.ndarray]:
-    paths, path_offsets = join_bytes(facts)
+def _arrays(facts: dict[str, ImageFacts]) -> dict[str, Any]:
+    paths, path_offsets = join_bytes(os.fsencode(path) for path in facts)
     values = facts.values()
     notes = {row: fact.note for row, fact in enumerate(values) if fact.note}
     return {
@@ -82,8 +82,8 @@ def _arrays(facts: dict[bytes, ImageFacts]) -> dict[str, np.ndarray]:
     }
 
 
-def _facts(arrays: "np.lib.npyio.NpzFile") -> dict[bytes, ImageFacts]:
-    paths: Iterable[bytes] = split_bytes(arrays["paths"], arrays["path_offsets"])
+def _facts(arrays: "np.lib.npyio.NpzFile") -> dict[str, ImageFacts]:
+    paths = map(os.fsdecode, split_bytes(arrays["paths"], arrays["path_offsets"]))
     stamps, sizes = arrays["stamps"].tolist(), arrays["sizes"].tolist()
     notes = {int(row): str(note) for row, note in json.loads(arrays["notes"].tobytes()).items()}
     return {

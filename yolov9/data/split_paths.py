@@ -24,8 +24,8 @@ class SplitEntry:
 def resolve_entry(value: str, root: Path, yaml_dir: Path, *, folder_only: bool = False) -> SplitEntry:
     """Resolves a path of a data.yaml; the working directory plays no part.
 
-    Tried in this order: relative to `root`, relative to the folder of the YAML; then without leading "../" (exports whose
-    paths assume another parent); then, for an absolute path that is not there, its end beside the YAML.
+    Tried in this order: relative to `root`, relative to the folder of the YAML; then without leading "../" (exports
+    whose paths assume another parent); for an absolute path that is not there, its end beside the YAML.
 
     Args:
         value: the entry as typed; backslashes count as slashes.
