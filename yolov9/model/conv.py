@@ -26,7 +26,7 @@ class NormedConv(nn.Module):
     def __init__(self, c_in: int, c_out: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
         self.conv = nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, groups=groups, bias=False)
-        self.bn: nn.Module | None = nn.BatchNorm2d(c_out, eps=NORM_EPS, momentum=NORM_MOMENTUM)
+        self.bn: nn.BatchNorm2d | None = nn.BatchNorm2d(c_out, eps=NORM_EPS, momentum=NORM_MOMENTUM)
 
 
 class ConvUnit(NormedConv):

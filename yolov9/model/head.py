@@ -121,6 +121,12 @@ class DetectionHead(nn.Module):
         low, high = points - left_top, points + right_bottom
         return torch.cat(((low + high) / 2 * strides, (high - low) * strides, classes.sigmoid()), 1)
 
+    def freeze_bins(self) -> None:
+        """Keeps the bin numbers out of training, also after their tensors were replaced."""
+        for module in self.modules():
+            if isinstance(module, BinExpectation):
+                module.requires_grad_(False)
+
     def _expectation(self, aux: bool) -> BinExpectation:
         raise NotImplementedError
 

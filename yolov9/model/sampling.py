@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from yolov9.model.conv import ConvUnit
+from yolov9.ops.average_pool import average_pool_2x2
 
 
 class AConv(nn.Module):
@@ -16,7 +17,7 @@ class AConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H/2 x W/2."""
-        result: Tensor = self.cv1(F.avg_pool2d(x, 2, 1))
+        result: Tensor = self.cv1(average_pool_2x2(x))
         return result
 
 
@@ -30,7 +31,7 @@ class ADown(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H/2 x W/2."""
-        first, second = F.avg_pool2d(x, 2, 1).chunk(2, 1)
+        first, second = average_pool_2x2(x).chunk(2, 1)
         return torch.cat((self.cv1(first), self.cv2(F.max_pool2d(second, 3, 2, 1))), 1)
 
 
