@@ -37,6 +37,8 @@ class Environment:
     """`TMPDIR`: where short-lived files go."""
     weights_dir: Path | None = None
     """`YOLOV9_WEIGHTS_DIR`: where weights named without a folder are looked for after the working folder."""
+    python_path: str = ""
+    """`PYTHONPATH`: kept when child processes get more folders to import from."""
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
@@ -62,6 +64,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         cache_dir=_cache_dir(env),
         temporary_dir=Path(env.get("TMPDIR") or "/tmp"),
         weights_dir=Path(env["YOLOV9_WEIGHTS_DIR"]) if env.get("YOLOV9_WEIGHTS_DIR") else None,
+        python_path=env.get("PYTHONPATH", ""),
     )
 
 

@@ -1,0 +1,1 @@
+"""What runs as the container's first process: reads the machine, plans the job, starts it and explains how it ended."""

@@ -1,0 +1,53 @@
+"""Which word starts what. Each command lives in its own module and is imported when it is called."""
+
+import sys
+from collections.abc import Sequence
+
+from entrypoint.help_text import COMMANDS, help_text
+from yolov9.errors import ExitCode, UserError
+from yolov9.logs import LOG, setup_logging
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code; what a user can put right is said without a traceback."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    setup_logging()
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        for line in str(error).splitlines():
+            LOG.error("%s", line)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return int(ExitCode.STOPPED_RESUMABLE)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words:
+        from entrypoint.check import check_table, machine_checks
+        from entrypoint.host import read_facts
+
+        print(help_text())
+        print(check_table(machine_checks(read_facts(folders=["runs"]))))
+        return 0
+    if words[0] in ("help", "--help", "-h"):
+        print(help_text())
+        return 0
+    if words[0].startswith("-"):
+        words = ["train", *words]
+    command, rest = words[0], words[1:]
+    if command in ("train", "val", "detect"):
+        from entrypoint.job import run_job
+
+        return run_job(command, rest)
+    if command == "plan":
+        from entrypoint.plan_command import run_plan
+
+        return run_plan(rest)
+    if command == "check":
+        from entrypoint.check import run_check
+
+        return run_check(rest)
+    from entrypoint.programs import run_program
+
+    return run_program(words, list(COMMANDS))

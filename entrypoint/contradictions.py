@@ -1,0 +1,101 @@
+"""Options that cannot be, contradict each other or have nothing left to do: refused, or said in one line."""
+
+import math
+from collections.abc import Iterator
+
+from entrypoint.request import JobRequest
+from yolov9.config.settings import PredictSettings, TrainSettings
+from yolov9.errors import UserError
+
+STRIDE = 32
+"""Deepest feature map of every YOLOv9 model: one cell per 32 pixels."""
+
+
+def check_request(request: JobRequest) -> tuple[str, ...]:
+    """Returns one line for each pair of options of which one gives way.
+
+    Raises:
+        UserError: values out of range, or options of which none can give way.
+    """
+    for problem in (*_ranges(request), *_impossible(request)):
+        raise problem
+    return tuple(_settled(request))
+
+
+def rounded_size(imgsz: int) -> int:
+    """Returns the next picture size that the model's stride divides."""
+    return math.ceil(imgsz / STRIDE) * STRIDE
+
+
+def _ranges(request: JobRequest) -> Iterator[UserError]:
+    lowest = {"imgsz": STRIDE, "workers": 0, "jobs": 1}
+    lowest |= {"epochs": 1, "close_mosaic": 0, "patience": 0, "optimisation_batch": 1, "accumulate": 1}
+    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0}
+    values = {**vars(request.job), **vars(request.settings)}
+    for name, low in lowest.items():
+        value = values.get(name)
+        if value is not None and value < low:
+            yield _out_of_range(request, name, f"a whole number from {low} up")
+    if (values.get("batch_size") or 1) < 1 and values["batch_size"] != -1:
+        yield _out_of_range(request, "batch_size", "a whole number from 1 up, or -1 for what the memory allows")
+    for name in ("conf_thres", "iou_thres", "gpu_share", "label_smoothing"):
+        value = values.get(name)
+        if (value is not None and not 0 <= value <= 1) or (name == "gpu_share" and value == 0):
+            yield _out_of_range(request, name, "a number from 0 to 1" if name != "gpu_share" else "above 0, at most 1")
+
+
+def _out_of_range(request: JobRequest, name: str, needed: str) -> UserError:
+    flag = "--" + name.replace("_", "-")
+    return UserError(found=request.source(name), needed=needed, remedy=f"{flag} with such a value, or leave it out")
+
+
+def _impossible(request: JobRequest) -> Iterator[UserError]:
+    settings = request.settings
+    if not isinstance(settings, TrainSettings):
+        return
+    shapes = [name for name in ("cos_lr", "flat_cos_lr", "fixed_lr") if getattr(settings, name)]
+    if len(shapes) > 1:
+        flags = ["--" + name.replace("_", "-") for name in shapes]
+        yield UserError(found=" and ".join(flags), needed="one shape of the learning rate", remedy=flags[0])
+    batch, accumulate, target = settings.batch_size, settings.accumulate, settings.optimisation_batch
+    if accumulate and batch and batch > 0 and request.was_given("optimisation_batch") and batch * accumulate != target:
+        yield UserError(
+            found=f"--batch {batch} x --accumulate {accumulate} = {batch * accumulate}, and "
+            f"--optimisation-batch {target}",
+            needed="batch x accumulate equal to the optimisation batch, or two of the three options",
+            remedy=f"--batch {batch} --optimisation-batch {target}",
+        )
+
+
+def _settled(request: JobRequest) -> Iterator[str]:
+    settings = request.settings
+    if rounded_size(settings.imgsz) != settings.imgsz:
+        yield f"--img {settings.imgsz}: not a multiple of {STRIDE}; {rounded_size(settings.imgsz)} is used"
+    if isinstance(settings, TrainSettings):
+        yield from _settled_train(request, settings)
+    if isinstance(settings, PredictSettings):
+        if settings.augment:
+            yield "--augment: test-time augmentation is not offered; ignored"
+        if settings.save_conf and not settings.save_txt:
+            yield "--save-conf: nothing to do without --save-txt"
+
+
+def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str]:
+    if settings.rect:
+        yield "--rect: batches are grouped by shape, so mosaic, mixup and shuffling are off"
+    if settings.rect and settings.close_mosaic:
+        yield f"--close-mosaic {settings.close_mosaic}: nothing to do, --rect turns mosaic off from the start"
+    elif settings.close_mosaic >= settings.epochs:
+        yield f"--close-mosaic {settings.close_mosaic}: not less than --epochs {settings.epochs}, so mosaic is never on"
+    if settings.autoanchor or settings.noautoanchor:
+        yield "--autoanchor, --noautoanchor: nothing to do, YOLOv9 has no anchors"
+    if settings.label_smoothing:
+        yield "--label-smoothing: no effect, the YOLOv9 loss has soft targets of its own"
+    if settings.amp == "auto" and request.was_given("amp"):
+        yield "--amp: this is the default"
+    if settings.nosave and settings.save_period > 0:
+        yield f"--save-period {settings.save_period}: nothing to do with --nosave"
+    if settings.noval and settings.patience and request.was_given("patience"):
+        yield f"--patience {settings.patience}: nothing to do with --noval, there are no scores to wait for"
+    if settings.resume and settings.weights:
+        yield "--weights: nothing to do with --resume, the checkpoint has the weights"

@@ -1,0 +1,132 @@
+"""`train`, `val` and `detect`: request, facts, plan, run folder, and then the trainer under supervision."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import yolov9
+from entrypoint.host import HostFacts, read_facts
+from entrypoint.inputs import resolve_inputs
+from entrypoint.plan import Plan, make_plan, planned_settings
+from entrypoint.request import JobRequest, make_request
+from entrypoint.resume import find_run, resumed_options
+from entrypoint.rundir import check_writable, make_run_dir
+from entrypoint.supervise import explain, say_resumable, supervise
+from entrypoint.table import plan_table
+from entrypoint.units import size_text
+from yolov9.config.environment import read_environment
+from yolov9.config.settings import TrainSettings
+from yolov9.logs import LOG, setup_logging
+
+PLAN_FILE = "plan.json"
+CODE_DIR = Path(__file__).parents[1]
+"""Folder that holds the packages; on the path of children, whatever the working folder holds."""
+
+
+def run_job(command: str, argv: Sequence[str]) -> int:
+    """Runs a command on a model; returns its exit code.
+
+    Raises:
+        UserError: the request cannot be met; nothing was started.
+    """
+    request, run_dir = prepare_request(command, argv)
+    setup_logging(quiet=request.settings.quiet)
+    if run_dir is None:
+        run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
+    else:
+        check_writable(run_dir)
+    try:
+        facts, plan = plan_job(request)
+    except BaseException:
+        _remove_if_empty(run_dir)
+        raise
+    for line in plan_table(plan).splitlines():
+        LOG.info("%s", line)
+    LOG.info("results: %s", run_dir)
+    file = write_plan(run_dir, request, facts, plan)
+    ending = supervise(trainer_command(file, plan), {**plan.environment, "PYTHONPATH": _python_path()})
+    explain(ending, suspects=_suspects(facts))
+    say_resumable(ending, str(run_dir))
+    return ending.exit_code
+
+
+def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) -> tuple[JobRequest, Path | None]:
+    """Returns the merged request with its inputs found, and the folder of the run that goes on, if any."""
+    request = make_request(command, argv, report=report)
+    wanted = getattr(request.settings, "resume", "")
+    if not wanted:
+        return resolve_inputs(request), None
+    run_dir, checkpoint = find_run(wanted, Path(project_of(request)))
+    request = make_request(command, argv, report=report, resumed=resumed_options(run_dir))
+    if isinstance(request.settings, TrainSettings):
+        request = replace(request, settings=replace(request.settings, resume=str(checkpoint)))
+    return resolve_inputs(request), run_dir
+
+
+def plan_job(request: JobRequest) -> tuple[HostFacts, Plan]:
+    """Reads the machine and makes the plan."""
+    environment = request.environment
+    folders: list[Path] = [Path(project_of(request)), environment.temporary_dir]
+    if environment.cache_dir is not None:
+        folders.append(environment.cache_dir)
+    data = getattr(request.settings, "data", "")
+    if data:
+        folders.append(Path(data).parent)
+    facts = read_facts(request.report.root, folders)
+    return facts, make_plan(facts, request)
+
+
+def project_of(request: JobRequest) -> str:
+    """Returns the folder that holds the runs of a command."""
+    return request.settings.project or f"runs/{request.command}"
+
+
+def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path | None) -> dict[str, Any]:
+    """Returns everything about a job as plain values."""
+    return {
+        **plan.as_dict(),
+        "settings": planned_settings(plan, request),
+        "run_dir": None if run_dir is None else str(run_dir),
+        "request": request.as_dict(),
+        "facts": asdict(facts),
+        "version": yolov9.__version__,
+    }
+
+
+def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan) -> Path:
+    """Writes plan.json of a run and returns its path."""
+    file = run_dir / PLAN_FILE
+    text = json.dumps(plan_data(request, facts, plan, run_dir), indent=1, default=str)
+    file.write_text(text + "\n", encoding="utf-8")
+    return file
+
+
+def trainer_command(plan_file: Path, plan: Plan) -> list[str]:
+    """Returns the trainer's command line. `-P`: folders such as `data` in the working folder hide no module."""
+    if plan.value("ranks") in (None, 1):
+        return [sys.executable, "-P", "-m", "yolov9", str(plan_file)]
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.value('ranks')}"]
+    return [sys.executable, "-P", *launcher, "-m", "yolov9", str(plan_file)]
+
+
+def _python_path() -> str:
+    former = read_environment().python_path
+    return f"{CODE_DIR}:{former}" if former else str(CODE_DIR)
+
+
+def _remove_if_empty(run_dir: Path) -> None:
+    """A refused job leaves no folder behind."""
+    try:
+        run_dir.rmdir()
+    except OSError:
+        LOG.debug("%s is kept, it is not empty", run_dir)
+
+
+def _suspects(facts: HostFacts) -> list[str]:
+    shm = facts.shm
+    lines = [f"/dev/shm: {size_text(shm.free_bytes)} free of {size_text(shm.size_bytes)} at the start"]
+    lines.extend(f"{folder.path}: {folder.kind or 'unknown file system'} ({folder.medium})" for folder in facts.folders)
+    return lines

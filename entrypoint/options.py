@@ -1,0 +1,217 @@
+"""Turns settings classes into a command line, and text from any source into typed values."""
+
+import argparse
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from typing import Any, NoReturn
+
+from yolov9.config.settings import FLAGS_WITHOUT_EFFECT
+from yolov9.errors import UserError
+
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
+SEVERAL_VALUES = frozenset({"imgsz", "weights"})
+"""Options that take one value here and may get more in commands for YOLOv9's own scripts."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument parser whose errors say what was found, what is needed and what to type."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UserError instead of ending the process."""
+        raise UserError(
+            found=f"{self.prog}: {message}",
+            needed="options as the help lists them",
+            remedy=f"{self.prog} --help",
+        )
+
+
+def option_fields(classes: Sequence[type]) -> dict[str, tuple[Field[Any], Any]]:
+    """Returns name -> (dataclass field, type) of all options of some settings classes."""
+    found: dict[str, tuple[Field[Any], Any]] = {}
+    for cls in classes:
+        hints = typing.get_type_hints(cls)
+        found.update({field.name: (field, hints[field.name]) for field in fields(cls) if "flags" in field.metadata})
+    return found
+
+
+def build_parser(prog: str, description: str, groups: Mapping[str, Sequence[type]]) -> Parser:
+    """Returns a parser that collects text only; `convert` makes values of it.
+
+    Args:
+        prog: how the command is called, for the help.
+        description: what it does.
+        groups: heading -> settings classes under it.
+    """
+    parser = Parser(prog=prog, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    taken: set[str] = set()
+    for heading, classes in groups.items():
+        group = parser.add_argument_group(heading)
+        for name, (field, kind) in option_fields(classes).items():
+            if name not in taken:
+                taken.add(name)
+                _add(group, name, field, kind)
+    known = set(parser._option_string_actions)
+    group = parser.add_argument_group("accepted, and nothing to do")
+    for flag, why in FLAGS_WITHOUT_EFFECT.items():
+        if flag not in known:
+            group.add_argument(flag, dest=f"no effect {flag}", nargs="?", const="", metavar="…", help=why)
+    return parser
+
+
+def parse(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the text given for each option, and the flags without effect that were given.
+
+    Raises:
+        UserError: an unknown flag, with the nearest known one, or a missing value.
+    """
+    known = sorted(parser._option_string_actions)
+    respelled = [_respell(word, known) for word in argv]
+    given, unknown = parser.parse_known_args(respelled)
+    if unknown:
+        raise _unknown(parser.prog, unknown[0], known)
+    values = vars(given)
+    idle = [name.removeprefix("no effect ") for name in values if name.startswith("no effect ")]
+    return {name: value for name, value in values.items() if not name.startswith("no effect ")}, idle
+
+
+def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> Any:
+    """Returns the typed value of an option.
+
+    Args:
+        name: the option's name.
+        field: its dataclass field.
+        kind: its annotated type.
+        raw: text, or a value from YAML.
+        source: where it was given, for messages.
+
+    Raises:
+        UserError: it is not of that type or not one of the choices.
+    """
+    extra = field.metadata["argparse"]
+    try:
+        value = _typed(name, field, kind, raw)
+    except (TypeError, ValueError):
+        raise UserError(
+            found=f"{source}: {raw!r}",
+            needed=_describe(kind),
+            remedy=f"{field.metadata['flags'][0]} {_example(field, kind)}",
+        ) from None
+    choices = extra.get("choices")
+    if choices and value not in choices:
+        raise UserError(
+            found=f"{source}: {raw!r}",
+            needed=f"one of: {', '.join(choices)}",
+            remedy=f"{field.metadata['flags'][0]} {choices[0]}",
+        )
+    return value
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Returns the known word that looks most like this one, or None."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def default_of(field: Field[Any]) -> Any:
+    """Returns a field's default."""
+    return field.default if field.default is not MISSING else typing.cast(Any, field.default_factory)()
+
+
+def _add(group: argparse._ArgumentGroup, name: str, field: Field[Any], kind: Any) -> None:
+    flags, extra = field.metadata["flags"], dict(field.metadata["argparse"])
+    extra.pop("type", None)
+    text = field.metadata["help"].replace("%", "%%")
+    default = default_of(field)
+    if default not in (None, "", False):
+        shown = " ".join(map(str, default)) if isinstance(default, list) else default
+        text = f"{text} (default: {shown})"
+    if kind is bool:
+        group.add_argument(*flags, dest=name, action="store_true", help=text)
+        return
+    if name in SEVERAL_VALUES and "nargs" not in extra:
+        extra["nargs"] = "+"
+    choices = extra.pop("choices", None)
+    extra.setdefault("metavar", f"{{{','.join(choices)}}}" if choices else _metavar(kind))
+    group.add_argument(*flags, dest=name, help=text, **extra)
+
+
+def _respell(word: str, known: Sequence[str]) -> str:
+    """`--close_mosaic=3` becomes `--close-mosaic=3` when only the second is known."""
+    flag, equals, value = word.partition("=")
+    dashed = flag.replace("_", "-")
+    return f"{dashed}{equals}{value}" if flag.startswith("--") and flag not in known and dashed in known else word
+
+
+def _unknown(prog: str, word: str, known: Sequence[str]) -> UserError:
+    flag = word.partition("=")[0]
+    if not flag.startswith("-"):
+        return UserError(
+            found=f"{prog}: {word!r} stands alone", needed="a flag before each value", remedy=f"{prog} --help"
+        )
+    near = nearest(flag, known)
+    return UserError(
+        found=f"{prog}: unknown option {flag}",
+        needed=f"a known option; the nearest is {near}" if near else "a known option",
+        remedy=f"{near} …" if near else f"{prog} --help",
+    )
+
+
+def _typed(name: str, field: Field[Any], kind: Any, raw: Any) -> Any:
+    extra = field.metadata["argparse"]
+    if kind is bool:
+        return _boolean(raw)
+    if isinstance(raw, bool) and "const" in extra:
+        return extra["const"] if raw else default_of(field)
+    if isinstance(raw, bool):
+        raise TypeError(raw)
+    if isinstance(raw, list) and name in SEVERAL_VALUES:
+        raw = _single(name, raw)
+    base = _base(kind)
+    if base is list:
+        words = raw if isinstance(raw, list) else str(raw).replace(",", " ").split()
+        return [int(str(word)) for word in words]
+    if raw is None:
+        return default_of(field)
+    return base(raw if base is float else str(raw))
+
+
+def _single(name: str, values: list[Any]) -> Any:
+    """One value of several: the larger side of a picture size; never one checkpoint of several."""
+    if name == "imgsz":
+        return max(int(str(value)) for value in values)
+    if len(values) != 1:
+        raise ValueError(values)
+    return values[0]
+
+
+def _boolean(raw: Any) -> bool:
+    word = str(raw).strip().lower()
+    if word not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(raw)
+    return word in TRUE_WORDS
+
+
+def _base(kind: Any) -> Any:
+    """int of `int | None`, list of `list[int]`."""
+    if isinstance(kind, types.UnionType):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    return typing.get_origin(kind) or kind
+
+
+def _metavar(kind: Any) -> str:
+    return {int: "N", float: "X", list: "N"}.get(_base(kind), "TEXT")
+
+
+def _describe(kind: Any) -> str:
+    words = {int: "one whole number", float: "a number", bool: "true or false", list: "whole numbers"}
+    return words.get(_base(kind), "one value")
+
+
+def _example(field: Field[Any], kind: Any) -> str:
+    default = default_of(field)
+    if isinstance(default, list):
+        return " ".join(map(str, default))
+    return str(default) if default not in (None, "", False) else {int: "1", float: "0.5"}.get(_base(kind), "VALUE")

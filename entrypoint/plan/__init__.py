@@ -1,0 +1,163 @@
+"""From facts and a request to a plan; pure: nothing is read, written or started here."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from entrypoint.contradictions import check_request, rounded_size
+from entrypoint.host import HostFacts
+from entrypoint.plan.batch import decide_amp, decide_batch, gpu_share
+from entrypoint.plan.cpus import cpu_share, decide_threads, decide_workers
+from entrypoint.plan.decision import Budget, Decision, Need, Plan
+from entrypoint.plan.device import Devices, choose_devices
+from entrypoint.plan.host_memory import plan_host_memory
+from entrypoint.request import JobRequest
+from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.errors import ExitCode, UserError
+
+__all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "planned_settings"]
+
+IN_SETTINGS = (
+    "device",
+    "imgsz",
+    "workers",
+    "batch_size",
+    "accumulate",
+    "optimisation_batch",
+    "amp",
+    "cache",
+)
+"""Decisions that become settings of the trainer."""
+
+
+def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
+    """Decides everything that the request leaves open, within the machine's limits.
+
+    Raises:
+        UserError: the job cannot run here, or `--strict` and something would have to give way.
+    """
+    notes = [*request.notes, *check_request(request)]
+    devices = choose_devices(facts, request)
+    settings = replace(request.settings, imgsz=rounded_size(request.settings.imgsz))
+    request = replace(request, settings=settings, device_kind="gpu" if devices.gpus else "cpu")
+    share = cpu_share(facts, request, devices.ranks)
+    on_gpu = bool(devices.gpus)
+    workers = decide_workers(share, request, on_gpu=on_gpu)
+    amp = decide_amp(devices.gpus, request)
+    batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
+    memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
+    decisions = [
+        *devices.decisions,
+        Decision(name="ranks", value=devices.ranks, source="device", reason="one trainer process per device"),
+        *_inputs(request),
+        memory.workers,
+        decide_threads(share, request, int(memory.workers.value), on_gpu=on_gpu),
+        *([amp] if isinstance(settings, TrainSettings) else []),
+        *batch.decisions,
+        *memory.decisions,
+        _cache_dir(facts, request),
+    ]
+    if isinstance(settings, DetectSettings):
+        decisions = [decision for decision in decisions if decision.name not in ("workers", "ranks")]
+    budgets = tuple(budget for budget in (memory.memory, memory.shm, batch.budget) if budget is not None)
+    notes.extend(_warnings(request, budgets, devices))
+    plan = Plan(
+        command=request.command,
+        decisions=tuple(decisions),
+        budgets=budgets,
+        environment=dict(_environment(request, devices, decisions, memory.shm)),
+        notes=tuple(notes),
+    )
+    _stop_if_strict(plan, request)
+    return plan
+
+
+def planned_settings(plan: Plan, request: JobRequest) -> dict[str, Any]:
+    """Returns the request's settings with the plan's values filled in."""
+    values = dict(vars(request.settings))
+    values.update({d.name: d.value for d in plan.decisions if d.name in IN_SETTINGS and d.name in values})
+    return values
+
+
+def _format(request: JobRequest, amp: Decision) -> str:
+    """Validation computes in float32 unless `--half`."""
+    if isinstance(request.settings, TrainSettings):
+        return str(amp.value)
+    return "fp16" if getattr(request.settings, "half", False) else "off"
+
+
+def _inputs(request: JobRequest) -> Iterator[Decision]:
+    settings = request.settings
+    yield Decision(
+        name="imgsz", value=settings.imgsz, source=request.source("imgsz"), reason="a multiple of the stride 32"
+    )
+    yield Decision(
+        name="model",
+        value=request.model or "unknown",
+        source=request.model_source,
+        reason="decides the memory estimate",
+    )
+
+
+def _cache_dir(facts: HostFacts, request: JobRequest) -> Decision:
+    """Where scan results and libraries' caches go: the first folder that can be written."""
+    writable = {folder.path: folder.writable for folder in facts.folders}
+    environment = request.environment
+    home = environment.cache_dir
+    if home is not None and writable.get(str(home)) is not False:
+        return Decision(name="cache_dir", value=str(home), source="YOLOV9_CACHE_DIR or home", reason="writable")
+    temporary = environment.temporary_dir / f"yolov9-{facts.limits.uid}"
+    if writable.get(str(temporary)) is not False:
+        why = f"{home} is not writable" if home else "this user has no home"
+        return Decision(name="cache_dir", value=str(temporary), source="TMPDIR", reason=why)
+    return Decision(
+        name="cache_dir", value=None, source="nothing is writable", reason="data sets are scanned anew at each start"
+    )
+
+
+def _environment(
+    request: JobRequest, devices: Devices, decisions: list[Decision], shm: Budget
+) -> Iterator[tuple[str, str]]:
+    values = {decision.name: decision.value for decision in decisions}
+    yield "OMP_NUM_THREADS", str(values["threads"])
+    if devices.gpus:
+        # NVML numbers GPUs by bus; CUDA does not unless told, and then --device 0 is another card than planned.
+        yield "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+        if devices.visible_devices is not None:
+            yield "CUDA_VISIBLE_DEVICES", devices.visible_devices
+    elif values["device"] == "cpu":
+        yield "CUDA_VISIBLE_DEVICES", ""
+    if devices.ranks > 1 and not shm.fits:
+        yield "NCCL_SHM_DISABLE", "1"
+    folder = values["cache_dir"]
+    if folder is not None:
+        yield "YOLOV9_CACHE_DIR", folder
+        for name, below in (("MPLCONFIGDIR", "matplotlib"), ("TRITON_CACHE_DIR", "triton")):
+            yield name, str(Path(folder) / below)
+        yield "TORCHINDUCTOR_CACHE_DIR", str(Path(folder) / "inductor")
+
+
+def _warnings(request: JobRequest, budgets: tuple[Budget, ...], devices: Devices) -> Iterator[str]:
+    for budget in budgets:
+        if not budget.fits and budget.resource == "memory":
+            yield (
+                "memory may not suffice: see the table; a smaller --batch or --img, fewer --workers, or a higher "
+                "limit (docker run --memory) helps"
+            )
+        if not budget.fits and budget.resource == "/dev/shm":
+            yield "/dev/shm is too small for NCCL: its other transports are used; docker run --shm-size=1g is faster"
+    if devices.gpus and gpu_share(request) * request.job.jobs > 1:
+        yield f"--gpu-share {gpu_share(request):g} x {request.job.jobs} jobs is more than the whole GPU"
+
+
+def _stop_if_strict(plan: Plan, request: JobRequest) -> None:
+    if not request.job.strict or not plan.degraded:
+        return
+    first = plan.degraded[0]
+    raise UserError(
+        found="; ".join(f"{d.name} = {d.value} ({d.source}: {d.reason})" for d in plan.degraded),
+        needed="everything that was asked for, because of --strict",
+        remedy="change what is named above, or leave --strict out",
+        exit_code=ExitCode.NO_GPU if first.name == "device" else ExitCode.USAGE,
+    )

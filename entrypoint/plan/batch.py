@@ -1,0 +1,224 @@
+"""Decides number format, micro-batch and accumulation. The recipe decides the optimisation batch."""
+
+from dataclasses import dataclass
+
+from entrypoint.host import Gpu, HostFacts
+from entrypoint.plan.decision import Budget, Decision, Need
+from entrypoint.plan.memory_model import GPU_OVERHEAD_BYTES, model_bytes, picture_bytes
+from entrypoint.request import JobRequest
+from entrypoint.units import size_text
+from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.errors import ExitCode, UserError
+
+CPU_BATCH = 16
+"""Larger batches are not faster on a CPU and take memory."""
+VALIDATION_BATCH = 32
+"""Usual batch of `val`; larger ones gain little."""
+CPU_MEMORY_SHARE = 0.5
+"""Share of the available memory that a batch on the CPU may take; the rest is for loader and file pages."""
+LARGEST_MULTI_SCALE = 1.5
+"""`--multi-scale` goes up to this multiple of the picture size."""
+NAN_IN_FP16 = "GTX 16"
+"""Cards without tensor cores whose fp16 convolutions return NaN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """Decisions about the batch, and the GPU memory it takes."""
+
+    decisions: tuple[Decision, ...]
+    batch_size: int
+    budget: Budget | None = None
+
+
+def decide_amp(gpus: tuple[Gpu, ...], request: JobRequest) -> Decision:
+    """Returns the number format of the forward pass: bf16, fp16 or off."""
+    asked = getattr(request.settings, "amp", "auto")
+    source = request.source("amp") if request.was_given("amp") else "automatic"
+    if not gpus:
+        degraded = asked in ("bf16", "fp16")
+        return Decision(name="amp", value="off", source=source, reason="no gain on the CPU", degraded=degraded)
+    if asked == "off":
+        return Decision(name="amp", value="off", source=source, reason="asked for")
+    capability = min((gpu.capability for gpu in gpus if gpu.capability), default=None)
+    shown = f"compute capability {capability[0]}.{capability[1]}" if capability else "compute capability unknown"
+    if asked == "fp16":
+        return Decision(name="amp", value="fp16", source=source, reason=f"asked for; {shown}")
+    if capability is not None and capability >= (8, 0):
+        return Decision(name="amp", value="bf16", source=source, reason=f"{shown}: bf16 in hardware")
+    wanted_bf16 = asked == "bf16"
+    if any(NAN_IN_FP16 in gpu.name for gpu in gpus):
+        return Decision(
+            name="amp", value="off", source=source, reason="fp16 gives NaN on GTX 16xx cards", degraded=wanted_bf16
+        )
+    if capability is not None and capability < (7, 0):
+        return Decision(
+            name="amp", value="off", source=source, reason=f"{shown}: no fast 16-bit arithmetic", degraded=wanted_bf16
+        )
+    reason = f"{shown}: fp16 with loss scaling, bf16 needs 8.0"
+    return Decision(name="amp", value="fp16", source=source, reason=reason, degraded=wanted_bf16)
+
+
+def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str) -> BatchPlan:
+    """Returns batch and, for training, accumulation.
+
+    Raises:
+        UserError: not even one picture fits beside what others hold on the GPU, or a batch that ranks cannot share.
+    """
+    if isinstance(request.settings, DetectSettings):
+        return BatchPlan(decisions=(), batch_size=1)
+    room = _room(facts, request, gpus, amp)
+    batch = _micro_batch(request, room, max(1, len(gpus)))
+    decisions = [batch, *_accumulation(request, batch.value, max(1, len(gpus)))]
+    return BatchPlan(
+        decisions=tuple(decisions), batch_size=batch.value, budget=_budget(request, room, batch.value) if gpus else None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Room:
+    """Memory for pictures on the tightest device."""
+
+    allowed_bytes: int | None
+    """What this job may take in all; None when unknown."""
+    fixed_bytes: int
+    """Model, optimizer, context."""
+    picture_bytes: int
+    source: str
+    on_gpu: bool
+
+    @property
+    def pictures(self) -> int | None:
+        if self.allowed_bytes is None:
+            return None
+        return max(0, (self.allowed_bytes - self.fixed_bytes) // self.picture_bytes)
+
+
+def _room(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str) -> _Room:
+    settings = request.settings
+    train = isinstance(settings, TrainSettings)
+    size = settings.imgsz * (LARGEST_MULTI_SCALE if isinstance(settings, TrainSettings) and settings.multi_scale else 1)
+    picture = picture_bytes(request.model, int(size), train=train, float32=amp == "off")
+    weights = model_bytes(request.model, train=train)
+    if not gpus:
+        available = facts.memory.available_bytes
+        allowed = None if available is None else int(available * CPU_MEMORY_SHARE / request.job.jobs)
+        return _Room(
+            allowed_bytes=allowed, fixed_bytes=weights, picture_bytes=picture, source=facts.memory.source, on_gpu=False
+        )
+    share = gpu_share(request)
+    tightest = min(gpus, key=lambda gpu: min(gpu.free_bytes, gpu.total_bytes * share))
+    allowed = int(min(tightest.free_bytes, tightest.total_bytes * share))
+    source = f"{size_text(tightest.free_bytes)} free of {size_text(tightest.total_bytes)} on GPU {tightest.index}"
+    if share < 1:
+        source += f", share {share:g} (a soft limit; MIG and MPS have hard ones)"
+    return _Room(
+        allowed_bytes=allowed,
+        fixed_bytes=weights + GPU_OVERHEAD_BYTES,
+        picture_bytes=picture,
+        source=source,
+        on_gpu=True,
+    )
+
+
+def gpu_share(request: JobRequest) -> float:
+    """Returns the share of a GPU's memory that this job may take."""
+    return request.job.gpu_share if request.job.gpu_share is not None else 1 / request.job.jobs
+
+
+def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
+    settings = request.settings
+    asked = getattr(settings, "batch_size", None)
+    estimate = f"{size_text(room.picture_bytes)} a picture ({request.model or 'unknown model'}, {settings.imgsz} px)"
+    if asked not in (None, -1):
+        return _asked_batch(request, room, int(asked), ranks, estimate)
+    target = _largest(request, ranks)
+    fits = room.pictures
+    if room.on_gpu and fits == 0:
+        raise _no_room(request, room, estimate)
+    value = _divisor(target, min(target, fits if fits is not None else target))
+    if not room.on_gpu:
+        limited = fits is not None and value < target
+        reason = f"estimate {estimate}" if limited else "larger batches are not faster on a CPU"
+        return Decision(name="batch_size", value=value, source=room.source, reason=reason)
+    reason = f"{size_text(room.allowed_bytes)} - {size_text(room.fixed_bytes)} fixed, estimate {estimate}"
+    reason += (
+        f": {fits} fit; {value} divides {target}" if value < target else f": {fits} fit; {value} is all that is used"
+    )
+    return Decision(name="batch_size", value=value, source=room.source, reason=reason)
+
+
+def _largest(request: JobRequest, ranks: int) -> int:
+    """Largest micro-batch that makes sense: the optimisation batch, shared by ranks and accumulated steps."""
+    settings = request.settings
+    if not isinstance(settings, TrainSettings):
+        return VALIDATION_BATCH if request.device_kind == "gpu" else CPU_BATCH
+    per_step = settings.optimisation_batch // (ranks * (settings.accumulate or 1))
+    return max(1, per_step if request.device_kind == "gpu" else min(per_step, CPU_BATCH))
+
+
+def _divisor(target: int, most: int) -> int:
+    """Largest divisor of the target that is not above `most`; 1 when nothing fits."""
+    return next((value for value in range(max(1, most), 0, -1) if target % value == 0), 1)
+
+
+def _asked_batch(request: JobRequest, room: _Room, asked: int, ranks: int, estimate: str) -> Decision:
+    """The user's number is kept; when it looks too large, that is said."""
+    if asked % ranks:
+        raise UserError(
+            found=f"{request.source('batch_size')} over {ranks} GPUs",
+            needed=f"a batch that {ranks} GPUs share evenly",
+            remedy=f"--batch {max(1, round(asked / ranks)) * ranks}",
+        )
+    value = asked // ranks
+    reason = "asked for" if ranks == 1 else f"{asked} asked for, over {ranks} GPUs"
+    tight = room.pictures is not None and value > room.pictures
+    if tight:
+        need = room.fixed_bytes + value * room.picture_bytes
+        reason += (
+            f"; may not fit: estimate {estimate}, {size_text(need)} in all, {size_text(room.allowed_bytes)} allowed"
+            "; a step that runs out of memory is repeated in smaller parts"
+        )
+    return Decision(name="batch_size", value=value, source=request.source("batch_size"), reason=reason, degraded=tight)
+
+
+def _accumulation(request: JobRequest, batch: int, ranks: int) -> list[Decision]:
+    settings = request.settings
+    if not isinstance(settings, TrainSettings):
+        return []
+    if settings.accumulate:
+        count, source, reason = settings.accumulate, request.source("accumulate"), "asked for"
+        target = batch * count * ranks
+    else:
+        target = settings.optimisation_batch
+        count = max(1, round(target / (batch * ranks)))
+        source = request.source("optimisation_batch") if request.was_given("optimisation_batch") else "recipe"
+        reason = (
+            f"{batch} x {count}{f' x {ranks} ranks' if ranks > 1 else ''} = {batch * count * ranks} pictures a step"
+        )
+    return [
+        Decision(name="accumulate", value=count, source=source, reason=reason),
+        Decision(name="optimisation_batch", value=target, source=source, reason="pictures per optimizer step"),
+    ]
+
+
+def _no_room(request: JobRequest, room: _Room, estimate: str) -> UserError:
+    return UserError(
+        found=f"{room.source}: {size_text(room.allowed_bytes)} for this job",
+        needed=f"{size_text(room.fixed_bytes)} fixed and {estimate}",
+        remedy="end what holds the GPU's memory (nvidia-smi shows it), a smaller --cfg or --img, or --device cpu",
+        exit_code=ExitCode.NO_GPU,
+    )
+
+
+def _budget(request: JobRequest, room: _Room, batch: int) -> Budget:
+    needs = (
+        Need(what="context and libraries", size_bytes=GPU_OVERHEAD_BYTES, reason="outside what PyTorch counts"),
+        Need(
+            what="model", size_bytes=room.fixed_bytes - GPU_OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"
+        ),
+        Need(
+            what="pictures", size_bytes=batch * room.picture_bytes, reason=f"{batch} x {size_text(room.picture_bytes)}"
+        ),
+    )
+    return Budget(resource="GPU memory", needs=needs, available_bytes=room.allowed_bytes, source=room.source)

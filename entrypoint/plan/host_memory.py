@@ -1,0 +1,136 @@
+"""Decides what is kept in main memory: loader ring, decoded cache; and adds up main memory and /dev/shm."""
+
+from dataclasses import dataclass
+
+from entrypoint.host import HostFacts
+from entrypoint.plan.decision import Budget, Decision, Need
+from entrypoint.plan.memory_model import model_bytes, picture_bytes
+from entrypoint.request import JobRequest
+from entrypoint.units import GIB, MIB, size_text
+from yolov9.config.settings import DetectSettings, TrainSettings
+
+RING_SLOTS = 4
+"""Batches that are being filled, ready or in use at a time."""
+FEWEST_SLOTS = 2
+"""One in use and one being filled."""
+BYTES_PER_PIXEL = 3
+"""Samples travel as uint8 RGB."""
+WORKER_BYTES = 120 * MIB
+"""A loader process: numpy and OpenCV (about 60 MiB private) and the pictures it holds decoded."""
+TRAINER_BYTES = {True: 2 * GIB, False: 600 * MIB}
+"""The trainer process with PyTorch loaded, with and without CUDA."""
+MARGIN = 0.9
+"""Share of the available memory that plans may fill."""
+NCCL_BYTES_PER_RANK = 32 * MIB
+"""Buffers in /dev/shm between processes of one machine: NCCL's default of 4 MiB a channel and direction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostMemoryPlan:
+    """Decisions about main memory and where it goes."""
+
+    decisions: tuple[Decision, ...]
+    memory: Budget
+    shm: Budget
+    workers: Decision
+    """Number of loader processes, perhaps fewer than before for lack of memory."""
+
+
+def plan_host_memory(
+    facts: HostFacts, request: JobRequest, *, workers: Decision, batch: int, ranks: int
+) -> HostMemoryPlan:
+    """Returns ring, cache and tables. Slots give way first, then workers, then the cache is refused."""
+    available = facts.memory.available_bytes
+    allowed = None if available is None else int(available * MARGIN / request.job.jobs)
+    slots, count = RING_SLOTS, int(workers.value)
+
+    def total(slots: int, count: int) -> int:
+        return sum(need.size_bytes for need in _needs(request, slots, count, batch, ranks))
+
+    while allowed is not None and total(slots, count) > allowed and slots > FEWEST_SLOTS:
+        slots -= 1
+    while allowed is not None and total(slots, count) > allowed and count > 1:
+        count -= 1
+    if count < workers.value:
+        why = f"{workers.value} need {size_text(total(slots, workers.value))}, {size_text(allowed)} may be used"
+        workers = Decision(name="workers", value=count, source=facts.memory.source, reason=why, degraded=True)
+    needs = _needs(request, slots, count, batch, ranks)
+    spare = None if allowed is None else allowed - sum(need.size_bytes for need in needs)
+    cache, cache_needs = _cache(facts, request, spare)
+    memory = Budget(
+        resource="memory", needs=(*needs, *cache_needs), available_bytes=allowed, source=facts.memory.source
+    )
+    decisions = [] if isinstance(request.settings, DetectSettings) else [_ring(slots, batch, request, memory)]
+    return HostMemoryPlan(decisions=(*decisions, *cache), memory=memory, shm=_shm(facts, ranks), workers=workers)
+
+
+def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int) -> list[Need]:
+    settings = request.settings
+    on_gpu = request.device_kind == "gpu"
+    process = TRAINER_BYTES[on_gpu]
+    if not on_gpu:
+        train = isinstance(settings, TrainSettings)
+        process += model_bytes(request.model, train=train)
+        process += batch * picture_bytes(request.model, settings.imgsz, train=train, float32=True)
+    needs = [Need(what="trainer", size_bytes=ranks * process, reason=f"{ranks} x {size_text(process)}")]
+    if isinstance(settings, DetectSettings):
+        return needs
+    slot = slot_bytes(batch, settings.imgsz)
+    needs.append(Need(what="ring", size_bytes=ranks * slots * slot, reason=f"{slots} slots of {size_text(slot)}"))
+    if isinstance(settings, TrainSettings):
+        size = ranks * FEWEST_SLOTS * slot
+        needs.append(Need(what="validation ring", size_bytes=size, reason=f"{FEWEST_SLOTS} slots"))
+    needs.append(
+        Need(
+            what="loader processes",
+            size_bytes=ranks * workers * WORKER_BYTES,
+            reason=f"{workers} x {size_text(WORKER_BYTES)}",
+        )
+    )
+    return needs
+
+
+def slot_bytes(batch: int, imgsz: int) -> int:
+    """Returns the size of one slot of the ring: a batch of uint8 RGB pictures."""
+    return batch * imgsz * imgsz * BYTES_PER_PIXEL
+
+
+def _ring(slots: int, batch: int, request: JobRequest, memory: Budget) -> Decision:
+    size = size_text(slots * slot_bytes(batch, request.settings.imgsz))
+    fewer = f"{RING_SLOTS} do not fit beside the rest; " if slots < RING_SLOTS else ""
+    reason = f"{fewer}{size} of anonymous memory, nothing in /dev/shm"
+    return Decision(name="ring_slots", value=slots, source=memory.source, reason=reason, degraded=slots < RING_SLOTS)
+
+
+def _cache(facts: HostFacts, request: JobRequest, spare: int | None) -> tuple[list[Decision], list[Need]]:
+    """Both splits are kept decoded, at most imgsz on the longer side."""
+    settings = request.settings
+    if not isinstance(settings, TrainSettings):
+        return [], []
+    source = request.source("cache")
+    if settings.cache != "ram":
+        reason = "pictures are decoded when they are needed" if settings.cache == "off" else "asked for"
+        return [Decision(name="cache", value=settings.cache, source=source, reason=reason)], []
+    if request.pictures is None or spare is None:
+        unknown = "number of pictures" if request.pictures is None else "available memory"
+        return [Decision(name="cache", value="ram", source=source, reason=f"asked for; {unknown} unknown")], []
+    need = request.pictures * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
+    words = f"{request.pictures} pictures need {size_text(need)}, {size_text(max(0, spare))} may be used"
+    if need > spare:
+        reason = f"off: {words} ({facts.memory.source}); on disk: --cache disk"
+        return [Decision(name="cache", value="off", source=source, reason=reason, degraded=True)], []
+    decision = Decision(name="cache", value="ram", source=source, reason=words)
+    return [decision], [Need(what="cache", size_bytes=need, reason=f"{request.pictures} decoded pictures, both splits")]
+
+
+def _shm(facts: HostFacts, ranks: int) -> Budget:
+    """The loader's batches are not there; only exchange between ranks is."""
+    needs = [Need(what="loader", size_bytes=0, reason="its ring is anonymous memory, not files in /dev/shm")]
+    if ranks > 1:
+        needs.append(Need(what="NCCL", size_bytes=ranks * NCCL_BYTES_PER_RANK, reason=f"{ranks} ranks"))
+    shm = facts.shm
+    known = "there is no /dev/shm"
+    if shm.present:
+        known = f"{size_text(shm.free_bytes)} free of {size_text(shm.size_bytes)}"
+    free = (shm.free_bytes if shm.free_bytes is not None else shm.size_bytes) if shm.present else 0
+    return Budget(resource="/dev/shm", needs=tuple(needs), available_bytes=free, source=known)

@@ -1,0 +1,30 @@
+"""`plan`: what a command would do here, without doing it."""
+
+import json
+from collections.abc import Sequence
+
+from entrypoint.job import plan_data, plan_job, prepare_request, project_of
+from entrypoint.request import SETTINGS
+from entrypoint.rundir import next_run_dir
+from entrypoint.table import plan_table
+
+
+def run_plan(argv: Sequence[str]) -> int:
+    """Prints the plan of `train`, or of the command that is named first; returns 0.
+
+    Raises:
+        UserError: the job could not start.
+    """
+    command, rest = ("train", list(argv))
+    if rest and rest[0] in SETTINGS:
+        command, rest = rest[0], rest[1:]
+    request, run_dir = prepare_request(command, rest, report=True)
+    facts, plan = plan_job(request)
+    if run_dir is None:
+        run_dir = next_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
+    if request.report.json:
+        print(json.dumps(plan_data(request, facts, plan, run_dir), indent=1, default=str))
+    else:
+        print(plan_table(plan))
+        print(f"\nresults would go to {run_dir}")
+    return 0

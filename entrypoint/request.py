@@ -1,0 +1,221 @@
+"""What the user asks for: defaults < resumed run < YAML < environment < command line, each value with its source."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from entrypoint.options import Parser, build_parser, convert, nearest, option_fields, parse
+from yolov9.config.environment import SETTING_PREFIX, Environment, read_environment, read_setting_variables
+from yolov9.config.settings import (
+    FLAGS_WITHOUT_EFFECT,
+    DetectSettings,
+    RunSettings,
+    TrainSettings,
+    ValSettings,
+    option,
+)
+from yolov9.errors import ExitCode, UserError
+
+SETTINGS: dict[str, type[RunSettings]] = {"train": TrainSettings, "val": ValSettings, "detect": DetectSettings}
+DESCRIPTIONS = {
+    "train": "Trains a model. Every value that is not given is chosen from the machine's limits, and said.",
+    "val": "Measures precision, recall and mAP of a checkpoint on a data set.",
+    "detect": "Finds objects in pictures, videos and streams.",
+}
+
+
+@dataclass(kw_only=True)
+class JobOptions:
+    """Options of the job around the model."""
+
+    config: str = option("", "--config", help="YAML file with options by name; the command line wins over it")
+    strict: bool = option(False, "--strict", help="stop where the plan would have to take less than was asked")
+    jobs: int = option(1, "--jobs", help="jobs like this one that run side by side here; CPUs and memory are divided")
+    gpu_share: float | None = option(
+        None, "--gpu-share", type=float, help="share of the GPU's memory for this job; default: 1 / jobs"
+    )
+
+
+@dataclass(kw_only=True)
+class ReportOptions:
+    """Options of `plan` and `check`."""
+
+    json: bool = option(False, "--json", help="print the same as data")
+    root: str = option("/", "--root", help="read the machine from this folder instead of /")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a value came from."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """A typed request; the plan adds what is not in it."""
+
+    command: str
+    settings: TrainSettings | ValSettings | DetectSettings
+    job: JobOptions = field(default_factory=JobOptions)
+    report: ReportOptions = field(default_factory=ReportOptions)
+    given: Mapping[str, Source] = field(default_factory=dict)
+    """Options that somebody gave, by name; all others have their default."""
+    environment: Environment = field(default_factory=Environment)
+    notes: tuple[str, ...] = ()
+    """Lines for the log: flags without effect, spellings, contradictions that were settled."""
+    model: str = ""
+    """Name of graph or checkpoint, as far as it can be known without opening it."""
+    model_source: str = "default"
+    pictures: int | None = None
+    """Pictures of all splits in use; None when they were not counted."""
+    device_kind: str = "cpu"
+    """cpu or gpu; the plan sets it."""
+
+    def source(self, name: str) -> str:
+        """Returns where an option's value came from."""
+        return self.given[name].source if name in self.given else "default"
+
+    def was_given(self, name: str) -> bool:
+        """Says whether somebody gave this option."""
+        return name in self.given
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns what was given, as stored with a run."""
+        return {name: {"value": entry.value, "source": entry.source} for name, entry in self.given.items()}
+
+
+def command_parser(command: str, *, report: bool = False) -> Parser:
+    """Returns the parser of `train`, `val` or `detect`; with `report` also the options of `plan`."""
+    groups: dict[str, Sequence[type]] = {"options": [SETTINGS[command]], "the job": [JobOptions]}
+    if report:
+        groups["the report"] = [ReportOptions]
+    return build_parser(command, DESCRIPTIONS[command], groups)
+
+
+def make_request(
+    command: str,
+    argv: Sequence[str],
+    *,
+    report: bool = False,
+    variables: Mapping[str, str] | None = None,
+    resumed: Mapping[str, Source] | None = None,
+) -> JobRequest:
+    """Merges all sources of options.
+
+    Args:
+        command: train, val or detect.
+        argv: words after the command.
+        report: accept the options of `plan` too.
+        variables: environment; default: this process's.
+        resumed: options of the run that goes on.
+
+    Raises:
+        UserError: unknown option, wrong type, unreadable YAML, variable that is not a number.
+    """
+    known = option_fields([SETTINGS[command], JobOptions, ReportOptions])
+    typed_in, idle = parse(command_parser(command, report=report), argv)
+    notes = [f"{flag}: accepted, {FLAGS_WITHOUT_EFFECT[flag]}" for flag in idle]
+    given: dict[str, Source] = dict(resumed or {})
+    from_env, env_notes = _from_variables(known, variables)
+    config = typed_in.get("config") or from_env.get("config", ("", ""))[0]
+    layers = [_from_yaml(config, known)] if config else []
+    layers += [from_env, {name: (raw, _flag(known, name, raw)) for name, raw in typed_in.items()}]
+    for layer in layers:
+        for name, (raw, source) in layer.items():
+            given[name] = Source(value=convert(name, *known[name], raw, source), source=source)
+    return JobRequest(
+        command=command,
+        settings=_fill(SETTINGS[command], given),
+        job=_fill(JobOptions, given),
+        report=_fill(ReportOptions, given),
+        given=given,
+        environment=_environment(variables),
+        notes=(*notes, *env_notes),
+    )
+
+
+def _fill(cls: type[Any], given: Mapping[str, Source]) -> Any:
+    names = option_fields([cls])
+    return cls(**{name: entry.value for name, entry in given.items() if name in names})
+
+
+def _flag(known: Mapping[str, Any], name: str, raw: Any) -> str:
+    flag: str = known[name][0].metadata["flags"][0]
+    if raw is True:
+        return flag
+    return f"{flag} {shlex.join(map(str, raw)) if isinstance(raw, list) else shlex.quote(str(raw))}"
+
+
+def _from_variables(
+    known: Mapping[str, Any], variables: Mapping[str, str] | None
+) -> tuple[dict[str, tuple[Any, str]], list[str]]:
+    """`YOLOV9_EPOCHS=3` and the like. One environment serves all commands, so options of others are passed over."""
+    everywhere = option_fields([*SETTINGS.values(), JobOptions, ReportOptions])
+    spelled = _spellings(everywhere)
+    values: dict[str, tuple[Any, str]] = {}
+    notes: list[str] = []
+    for word, raw in read_setting_variables(variables).items():
+        variable = f"{SETTING_PREFIX}{word.upper()}"
+        name = spelled.get(word)
+        if name is None:
+            near = nearest(word, spelled)
+            hint = f"; did you mean {SETTING_PREFIX}{near.upper()}?" if near else ""
+            notes.append(f"environment variable {variable} is not an option and was ignored{hint}")
+        elif name in known:
+            values[name] = (raw, f"{variable}={raw}")
+    return values, notes
+
+
+def _from_yaml(file: str, known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    try:
+        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise _bad_yaml(file, str(error).splitlines()[0]) from None
+    if not isinstance(content, dict):
+        raise _bad_yaml(file, "not a mapping of names to values")
+    spelled = _spellings(known)
+    values: dict[str, tuple[Any, str]] = {}
+    for word, raw in content.items():
+        name = spelled.get(str(word).replace("-", "_"))
+        if name is None:
+            near = nearest(str(word), spelled)
+            raise _bad_yaml(file, f"unknown name {word!r}" + (f"; the nearest is {near}" if near else ""))
+        values[name] = (raw, f"{file} {word}")
+    return values
+
+
+def _spellings(known: Mapping[str, Any]) -> dict[str, str]:
+    """Field names and flag spellings in lower case with underscores -> field name."""
+    spelled = {name: name for name in known}
+    for name, (entry, _) in known.items():
+        for flag in entry.metadata["flags"]:
+            spelled.setdefault(flag.lstrip("-").replace("-", "_").lower(), name)
+    return spelled
+
+
+def _bad_yaml(file: str, what: str) -> UserError:
+    return UserError(
+        found=f"--config {file}: {what}",
+        needed="a YAML mapping of option names to values",
+        remedy=f"correct {file}, or leave --config out",
+    )
+
+
+def _environment(variables: Mapping[str, str] | None) -> Environment:
+    try:
+        return read_environment(variables)
+    except ValueError as error:
+        raise UserError(
+            found=str(error), needed="a number", remedy="unset the variable", exit_code=ExitCode.USAGE
+        ) from None
+
+
+def settings_as_dict(settings: RunSettings) -> dict[str, Any]:
+    """Returns settings as plain values, as stored with a run."""
+    return asdict(settings)

@@ -1,0 +1,53 @@
+"""Finds the run that `--resume` means and what it was asked to do."""
+
+import json
+from pathlib import Path
+
+from entrypoint.request import Source
+from yolov9.errors import UserError
+
+OF_THIS_START = frozenset({"resume", "project", "name", "exist_ok", "config", "strict", "quiet"})
+"""Options that belong to one start of a run, not to the run."""
+
+
+def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
+    """Returns a run's folder and its checkpoint.
+
+    Args:
+        wanted: "auto" for the newest run, a run folder, or a checkpoint in `RUN/weights`.
+        project: folder that holds the runs.
+
+    Raises:
+        UserError: there is no such run or checkpoint.
+    """
+    if wanted == "auto":
+        found = sorted(project.glob("*/weights/last.pt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise _nothing(f"--resume: no last.pt under {project.absolute()}")
+        checkpoint = found[-1]
+    else:
+        path = Path(wanted).expanduser()
+        checkpoint = path / "weights" / "last.pt" if path.is_dir() else path
+    if not checkpoint.is_file():
+        raise _nothing(f"--resume {wanted}: no such file ({checkpoint.absolute()})")
+    return checkpoint.absolute().parents[1], checkpoint.absolute()
+
+
+def resumed_options(run_dir: Path) -> dict[str, Source]:
+    """Returns the options that somebody gave when the run started; defaults stay open, the machine may be another."""
+    file = run_dir / "plan.json"
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))["request"]
+        return {
+            name: Source(value=entry["value"], source=f"resumed run, {entry['source']}")
+            for name, entry in given.items()
+            if name not in OF_THIS_START
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _nothing(found: str) -> UserError:
+    return UserError(
+        found=found, needed="the last.pt of a run that was stopped", remedy="--resume runs/train/exp/weights/last.pt"
+    )
