@@ -280,8 +280,8 @@ def _frame_rate(capture: cv2.VideoCapture) -> float:
     return float(fps) if math.isfinite(fps) and 0 < fps <= HIGHEST_FPS else DEFAULT_FPS
 
 
-def _three_channels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _three_channels(image: "cv2.typing.MatLike") -> NDArray[np.uint8]:
     """Cameras may give grey or BGRA frames."""
     if image.ndim == 2:
-        return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)  # type: ignore[no-any-return]  # cv2 has no types
-    return image[:, :, :3] if image.shape[2] == 4 else image
+        return np.asarray(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), np.uint8)
+    return np.asarray(image[:, :, :3], np.uint8)

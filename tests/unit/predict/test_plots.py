@@ -1,0 +1,83 @@
+"""Diagrams: files come out, names are shown as they are, nothing warns."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from yolov9.engine import plots
+from yolov9.engine.batch_pictures import draw_predictions, draw_targets
+
+ODD_NAMES = ["RBC", "白细胞", "_hidden_", "$\\frac{x}$", "हाथी", "{0} %s\nx"]
+
+
+def _size(path: Path) -> tuple[int, int]:
+    image = cv2.imread(str(path))
+    assert image is not None
+    assert image.std() > 1
+    return image.shape[1], image.shape[0]
+
+
+def test_results_of_a_real_run_are_drawn(parity_dir: Path, tmp_path: Path):
+    curve = parity_dir / "curves" / "bccd-yolov9-s-seed0.csv"
+    assert _size(plots.draw_results(curve, tmp_path / "results.png")) == (1950, 720)
+    columns = plots.read_results(curve)
+    assert len(columns["metrics/mAP_0.5"]) == 85
+    assert set(plots.RESULT_COLUMNS) <= set(columns)
+
+
+@pytest.mark.parametrize(
+    "text", ["epoch,train/box_loss\n", "epoch, train/box_loss\n0, 1.5\n", "epoch,metrics/recall\n0,nan\n1,x\n"]
+)
+def test_short_and_damaged_tables_are_drawn(text: str, tmp_path: Path):
+    (tmp_path / "results.csv").write_text(text)
+    assert plots.draw_results(tmp_path / "results.csv") == tmp_path / "results.png"
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 30])
+def test_curves_with_names_that_mean_something_to_matplotlib(count: int, tmp_path: Path):
+    x = np.linspace(0, 1, 100)
+    rows = np.stack([x ** (k + 1) for k in range(count)]) if count else np.zeros((0, 100))
+    names = [*ODD_NAMES, *(f"c{k}" for k in range(30))][:count]
+    path = plots.draw_curve(x, rows, names, tmp_path / "F1_curve.png", x_label="confidence", y_label="F1")
+    assert _size(path) == (1350, 900)
+
+
+@pytest.mark.parametrize("count", [1, 6, 80])
+def test_confusion_matrix_of_any_size(count: int, tmp_path: Path):
+    names = (ODD_NAMES + [f"c{k}" for k in range(80)])[:count]
+    _size(plots.draw_confusion(np.eye(count + 1) * 9, names, tmp_path / "confusion_matrix.png"))
+
+
+@pytest.mark.parametrize("count", [0, 200])
+def test_labels_summary(count: int, tmp_path: Path):
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([rng.integers(0, 6, (count, 1)), rng.random((count, 4))], 1)
+    _size(plots.draw_labels(labels, ODD_NAMES, tmp_path / "labels.jpg"))
+
+
+def test_targets_are_drawn_on_the_picture_they_belong_to(tmp_path: Path):
+    images = np.full((2, 100, 200, 3), 114, np.uint8)
+    targets = np.array([[1, 0, 0.5, 0.5, 0.5, 0.4]], np.float32)
+    path = draw_targets(images, targets, ["thing"], tmp_path / "train_batch0.jpg")
+    mosaic = cv2.imread(str(path)).astype(int)
+    assert mosaic.shape == (100, 400, 3)
+    left, right = mosaic[:, :198], mosaic[:, 200:398]
+    drawn = np.abs(right - 114).sum(2) > 60  # JPEG blurs the colour of a thin line
+    assert np.abs(left[:, :190] - 114).max() < 12
+    assert drawn[70].sum() > 90
+    assert drawn[30:70, 50].sum() > 35
+
+
+def test_weak_predictions_are_not_drawn(tmp_path: Path):
+    images = np.full((1, 64, 64, 3), 114, np.uint8)
+    rows = np.array([[10, 20, 50, 60, 0.2, 0]], np.float32)
+    path = draw_predictions(images, [rows], ["thing"], tmp_path / "val_batch0_pred.jpg")
+    assert np.abs(cv2.imread(str(path)).astype(int)[:60, :60] - 114).max() < 3
+
+
+def test_a_large_batch_is_scaled_down(tmp_path: Path):
+    images = np.zeros((20, 640, 640, 3), np.uint8)
+    path = draw_targets(images, np.zeros((0, 6), np.float32), ["x"], tmp_path / "train_batch0.jpg")
+    assert cv2.imread(str(path)).shape == (1920, 1920, 3)

@@ -1,0 +1,44 @@
+"""Fetches one picture from an http address that the user gave as --source."""
+
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.images import ImageError, decode_image
+from yolov9.data.listing import IMAGE_SUFFIXES
+from yolov9.data.video import mask_password
+
+TIMEOUT_S = 15.0
+LARGEST_FILE_BYTES = 256 * 2**20
+
+
+def is_picture_address(text: str) -> bool:
+    """Says whether an http address ends like a picture."""
+    if not text.lower().startswith(("http://", "https://")):
+        return False
+    name = urlsplit(text).path.rpartition("/")[2].lower()
+    return any(name.endswith(suffix) for suffix in IMAGE_SUFFIXES)
+
+
+def fetch_picture(address: str) -> NDArray[np.uint8]:
+    """Returns the picture behind an address, (H, W, 3) BGR, upright.
+
+    Raises:
+        ImageError: it does not answer, is too large, or is no picture; the password is masked.
+    """
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:  # the scheme is checked above
+            data = answer.read(LARGEST_FILE_BYTES + 1)
+        if len(data) > LARGEST_FILE_BYTES:
+            raise ValueError(f"larger than {LARGEST_FILE_BYTES >> 20} MiB")
+        return decode_image(data)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ImageError(mask_password(address), f"the server answers {error.code} {error.reason}") from None
+    except OSError as error:
+        raise ImageError(mask_password(address), f"no answer: {error}") from None
+    except ValueError as error:
+        raise ImageError(mask_password(address), str(error)) from None
