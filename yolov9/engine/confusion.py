@@ -40,9 +40,11 @@ class ConfusionMatrix:
         paired = partner >= 0
         missed = np.ones(len(true), np.bool_)
         missed[partner[paired]] = False
-        np.add.at(self.counts, (found[paired], true[partner[paired]]), 1)
-        np.add.at(self.counts, (found[~paired], self.classes), 1)
-        np.add.at(self.counts, (self.classes, true[missed]), 1)
+        background = self.classes
+        rows = np.concatenate((found[paired], found[~paired], np.full(missed.sum(), background)))
+        columns = np.concatenate((true[partner[paired]], np.full((~paired).sum(), background), true[missed]))
+        cells = np.bincount(rows * (background + 1) + columns, minlength=self.counts.size)
+        self.counts += cells.reshape(self.counts.shape)
 
     def _partners(self, boxes: FloatArray, label_boxes: FloatArray) -> NDArray[np.int64]:
         """Label of each detection, -1 for none: its best one, if no other detection that wants it overlaps it more."""

@@ -23,9 +23,7 @@ def box_overlaps(first: FloatArray, second: FloatArray) -> FloatArray:
     return result
 
 
-def match_detections(
-    detections: FloatArray, labels: FloatArray, levels: FloatArray = IOU_LEVELS
-) -> NDArray[np.bool_]:
+def match_detections(detections: FloatArray, labels: FloatArray, levels: FloatArray = IOU_LEVELS) -> NDArray[np.bool_]:
     """Marks the right detections of one picture at each overlap level.
 
     A detection claims the label of its class that it overlaps most. A label that several detections claim goes to the
@@ -49,4 +47,5 @@ def match_detections(
     first = np.full((len(labels), len(levels)), number)
     row, level = enough.nonzero()
     np.minimum.at(first, (claimed[row], level), row)
-    return enough & (first[claimed] == np.arange(number)[:, None])
+    right: NDArray[np.bool_] = enough & (first[claimed] == np.arange(number)[:, None])
+    return right

@@ -1,4 +1,4 @@
-"""Task-aligned label assignment (Feng et al. 2021, arXiv:2108.07755), with fixed shapes and without waiting for the GPU.
+"""Task-aligned label assignment (Feng et al. 2021, arXiv:2108.07755) with fixed shapes and no wait for the device.
 
 Every target takes the anchors inside its box that agree with it best; an anchor wanted by several targets goes to one.
 The answer is a list of slots, `topk` for each target, because positives are few: what follows works on B x M x topk
@@ -15,7 +15,7 @@ from yolov9.loss.targets import PixelTargets
 from yolov9.ops.iou import IouKind, iou_pairs
 
 PAIRS_AT_ONCE = 2**24
-"""Pairs of target and anchor looked at together: 64 MiB for each of about six float32 tensors alive at the same time."""
+"""Pairs of target and anchor looked at together: 64 MiB for each of about six float32 tensors alive at a time."""
 NORM_EPSILON = 1e-9
 """Added to the best alignment of a target before dividing by it."""
 

@@ -1,7 +1,7 @@
 """The loss of single-head (gelan-*) and dual-head (yolov9-*) models."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -63,24 +63,15 @@ class DetectionLoss:
             The total (sum of the terms x B, with gradient) and the terms box, class, distribution (3,), with gains, per
             picture, detached.
         """
-        first = raw[0]
-        if isinstance(first, Tensor):
-            heads: list[tuple[float, Levels]] = [(1.0, raw)]  # type: ignore[list-item]  # first is a map: raw is Levels
-            first_map = first
-        else:
-            auxiliary, main = raw
-            heads = [(self.settings.aux, auxiliary), (1.0, main)]
-            first_map = first[0]
-        pictures = first_map.shape[0]
-        picture_hw = (
-            round(first_map.shape[2] * self.strides[0]),
-            round(first_map.shape[3] * self.strides[0]),
-        )
-        with torch.autocast(first_map.device.type, enabled=False):
+        heads = _heads(raw)
+        shares = (self.settings.aux, 1.0) if len(heads) == 2 else (1.0,)
+        finest = heads[0][0]
+        pictures, _, rows, columns = finest.shape
+        with torch.autocast(finest.device.type, enabled=False):
             table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
-            real = PixelTargets.from_table(table, picture_hw)
-            items = sum(share * self._head_terms(levels, real) for share, levels in heads)
-            assert isinstance(items, Tensor)
+            real = PixelTargets.from_table(table, (round(rows * self.strides[0]), round(columns * self.strides[0])))
+            terms = [self._head_terms(levels, real) * share for levels, share in zip(heads, shares, strict=True)]
+            items = torch.stack(terms).sum(0)
             return items.sum() * pictures, items.detach()
 
     def _head_terms(self, levels: Levels, targets: PixelTargets) -> Tensor:
@@ -89,7 +80,7 @@ class DetectionLoss:
         anchors = make_anchors([(m.shape[2], m.shape[3]) for m in levels], self.strides, levels[0].device)
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
         joined = torch.cat([m.flatten(2).transpose(1, 2) for m in levels], 1)
-        sides, logits = joined.split((4 * self.bins, self.classes), 2)
+        sides, logits = torch.split(joined, [4 * self.bins, self.classes], 2)
         logits = logits.float()
         assigned = assign(
             logits.detach(), self._predicted_boxes(sides.detach(), anchors), anchors.points, targets, settings
@@ -105,24 +96,38 @@ class DetectionLoss:
         box, distribution = self._box_terms(
             slot_sides, anchors.points[assigned.anchors], anchors.strides[assigned.anchors], target_boxes
         )
-        return torch.stack(
-            (
-                (box * assigned.soft).sum() * settings.box,
-                class_sum * settings.cls,
-                (distribution * assigned.soft).sum() * settings.dfl,
+        return (
+            torch.stack(
+                (
+                    (box * assigned.soft).sum() * settings.box,
+                    class_sum * settings.cls,
+                    (distribution * assigned.soft).sum() * settings.dfl,
+                )
             )
-        ) / score_sum
+            / score_sum
+        )
 
     @torch.no_grad()
     def _predicted_boxes(self, sides: Tensor, anchors: Anchors) -> Tensor:
         """Boxes of all anchors (B, N, 4) in pixels from side distributions (B, N, 4 x bins)."""
-        shares = sides.unflatten(2, (4, self.bins)).softmax(-1, dtype=torch.float32)
+        shares = self._by_side(sides).softmax(-1, dtype=torch.float32)
         return boxes_from_distances(anchors.points, expected_distances(shares) * anchors.strides)
+
+    def _by_side(self, sides: Tensor) -> Tensor:
+        """(B, n, 4 x bins) as (B, n, 4, bins)."""
+        return sides.view(*sides.shape[:2], 4, self.bins)
 
     def _box_terms(self, sides: Tensor, points: Tensor, strides: Tensor, target_boxes: Tensor) -> tuple[Tensor, Tensor]:
         """1 - CIoU and the distribution loss of each slot: two (B, S), from sides (B, S, 4 x bins)."""
-        log_shares = sides.unflatten(2, (4, self.bins)).log_softmax(-1)
+        log_shares = self._by_side(sides).log_softmax(-1)
         boxes = boxes_from_distances(points, expected_distances(log_shares.exp()) * strides)
         ciou = iou_pairs(boxes, target_boxes, IouKind.CIOU)
         distances = torch.cat((points - target_boxes[..., :2], target_boxes[..., 2:] - points), -1) / strides
         return 1 - ciou, distribution_term(log_shares, distances)
+
+
+def _heads(raw: Levels | Sequence[Levels]) -> list[Levels]:
+    """Maps of each head: [main] or [auxiliary, main]."""
+    if isinstance(raw[0], Tensor):
+        return [cast(Levels, raw)]
+    return [cast(Levels, levels) for levels in raw]

@@ -16,9 +16,7 @@ TARGET_BUCKETS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 Few sizes, because each one is a CUDA graph of its own; close enough that at most half of a large table is padding."""
 
 
-def pack_targets(
-    rows: Tensor | NDArray[np.float32], batch_size: int, bucket: Sequence[int] = TARGET_BUCKETS
-) -> Tensor:
+def pack_targets(rows: Tensor | NDArray[np.float32], batch_size: int, bucket: Sequence[int] = TARGET_BUCKETS) -> Tensor:
     """Turns target rows into one table for each picture, padded to the next bucket size.
 
     Call it before the rows go to the GPU: it looks at their values.
@@ -37,7 +35,7 @@ def pack_targets(
     """
     rows = torch.as_tensor(rows, dtype=torch.float32)
     picture = rows[:, 0].long()
-    if len(rows) and not (0 <= int(picture.min()) and int(picture.max()) < batch_size):
+    if bool(((picture < 0) | (picture >= batch_size)).any()):
         raise ValueError(f"target rows name pictures {int(picture.min())} to {int(picture.max())} of {batch_size}")
     counts = torch.bincount(picture, minlength=batch_size)
     order = picture.argsort(stable=True)
@@ -64,7 +62,7 @@ class PixelTargets:
     boxes: Tensor
     """(B, M, 4) float32 left, top, right, bottom in pixels."""
     real: Tensor
-    """(B, M) bool: neither padding nor centred beyond the top left corner (coordinates that add up to no more than 0)."""
+    """(B, M) bool: neither padding nor a box whose coordinates add up to no more than 0 (centred off the corner)."""
 
     @classmethod
     def from_table(cls, table: Tensor, picture_hw: tuple[int, int]) -> "PixelTargets":

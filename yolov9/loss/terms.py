@@ -12,9 +12,7 @@ DISTANCE_MARGIN = 0.01
 """Distances stay this far below the last bin, so that the bin above always exists."""
 
 
-def class_term(
-    logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight: float, focal_gamma: float
-) -> Tensor:
+def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight: float, focal_gamma: float) -> Tensor:
     """Binary cross-entropy of all class scores against soft targets that are zero almost everywhere.
 
     The sum over zero targets plus, for the few slots with a target, the difference that the target makes: no table of
