@@ -48,6 +48,10 @@ def _dispatch(words: list[str]) -> int:
         from entrypoint.check import run_check
 
         return run_check(rest)
+    if command == "health":
+        from entrypoint.health import run_health
+
+        return run_health(rest)
     from entrypoint.programs import run_program
 
     return run_program(words, list(COMMANDS))

@@ -6,6 +6,7 @@ COMMANDS = {
     "detect": "find objects in pictures, videos and streams",
     "plan": "what train, val or detect would do here, and why",
     "check": "one table of this machine: limits, GPUs, versions, folders",
+    "health": "whether the trainer of this container runs; for HEALTHCHECK",
 }
 
 HELP = """\
