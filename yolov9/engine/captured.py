@@ -1,0 +1,78 @@
+"""CUDA graphs of forward, loss and backward: one launch in place of several thousand."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+Gradient = Callable[[Tensor, Tensor], Tensor]
+"""Adds the gradient of one micro-batch (images, targets) to the parameters' and returns its total loss."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    images: torch.Size
+    targets: torch.Size
+
+
+@dataclass
+class _Graph:
+    graph: torch.cuda.CUDAGraph
+    images: Tensor
+    targets: Tensor
+    total: Tensor
+
+    def replay(self, images: Tensor, targets: Tensor) -> Tensor:
+        self.images.copy_(images, non_blocking=True)
+        self.targets.copy_(targets, non_blocking=True)
+        self.graph.replay()
+        return self.total
+
+
+@dataclass
+class GraphCache:
+    """Runs a gradient function through one CUDA graph per batch shape.
+
+    The first batch of a shape runs as it is, which lets cuDNN choose its kernels and does useful work meanwhile; the
+    second one is captured. Everything that the function reads and writes besides its arguments (weights, gradients,
+    running statistics, loss sums) must stay at the same address for as long as this object lives.
+
+    All calls must be made on one stream that is not the default stream.
+    """
+
+    run: Gradient
+    _seen: set[_Shape] = field(default_factory=set)
+    _graphs: dict[_Shape, _Graph] = field(default_factory=dict)
+    _pool: tuple[int, int] | None = None
+
+    def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
+        """Adds the gradient of a micro-batch.
+
+        Args:
+            images: (B, H, W, 3) uint8 or (B, 3, H, W) float on the GPU.
+            targets: (B, M, 5) float32 on the GPU.
+
+        Returns:
+            Total loss, a scalar on the GPU that the next call overwrites.
+        """
+        shape = _Shape(images.shape, targets.shape)
+        graph = self._graphs.get(shape)
+        if graph is not None:
+            return graph.replay(images, targets)
+        if shape not in self._seen:
+            self._seen.add(shape)
+            return self.run(images, targets)
+        self._graphs[shape] = self._capture(images, targets)
+        return self._graphs[shape].replay(images, targets)
+
+    def _capture(self, images: Tensor, targets: Tensor) -> _Graph:
+        held_images, held_targets = images.clone(), targets.clone()
+        # Blocks cached by the batch that ran without a graph cannot be used by one.
+        torch.cuda.empty_cache()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+            total = self.run(held_images, held_targets)
+        return _Graph(graph, held_images, held_targets, total)

@@ -1,0 +1,67 @@
+"""Parameters and gradients of a model in a few long vectors, so that optimizer, clipping and averaging take a handful
+of kernels instead of several per parameter."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+ALIGNMENT = 64
+"""Elements between the starts of parameters: 256 bytes in float32, as the CUDA allocator aligns its blocks."""
+
+
+class FlatParameters:
+    """Moves groups of parameters into one vector a group; the parameters become views of it.
+
+    Gradients are views of a second vector in the same way: `parameter.grad` exists from the start and backward passes
+    add to it. Convolution weights lie in the layout that they had (channels-last stays channels-last).
+
+    Args:
+        groups: parameters of each optimizer group, all float32 and on one device.
+
+    Attributes:
+        vectors: one float32 leaf tensor a group, to be given to an optimizer; `.grad` holds the gradients.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[nn.Parameter]]) -> None:
+        sizes = [[_padded(parameter.numel()) for parameter in group] for group in groups]
+        total = sum(map(sum, sizes))
+        device = next((parameter.device for group in groups for parameter in group), torch.device("cpu"))
+        self.values = torch.zeros(total, device=device)
+        self.gradients = torch.zeros(total, device=device)
+        self.vectors: list[Tensor] = []
+        start = 0
+        for group, lengths in zip(groups, sizes, strict=True):
+            length = sum(lengths)
+            vector = self.values[start : start + length]
+            vector.grad = self.gradients[start : start + length]
+            self.vectors.append(vector)
+            for parameter, step in zip(group, lengths, strict=True):
+                self._adopt(parameter, start)
+                start += step
+
+    def _adopt(self, parameter: nn.Parameter, start: int) -> None:
+        where = parameter.shape, parameter.stride(), start
+        value = self.values.as_strided(*where)
+        value.copy_(parameter.data)
+        parameter.data = value
+        parameter.grad = self.gradients.as_strided(*where)
+
+    def zero_gradients(self) -> None:
+        """Sets all gradients to zero; they stay the same memory, as captured CUDA graphs require."""
+        self.gradients.zero_()
+
+    def clip_gradients(self, largest_norm: float) -> Tensor:
+        """Scales all gradients so that their common L2 norm is at most `largest_norm`; no host synchronisation.
+
+        Returns:
+            The norm before clipping, a scalar on the device.
+        """
+        norm = torch.linalg.vector_norm(self.gradients)
+        # The same formula as torch.nn.utils.clip_grad_norm_, including its 1e-6.
+        self.gradients.mul_((largest_norm / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+
+def _padded(elements: int) -> int:
+    return (elements + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
