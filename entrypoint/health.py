@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STOPPED_STATES = {"Z": "has ended and was not cleaned up", "T": "is stopped by a signal", "t": "is held by a debugger"}
+STOPPED_STATES = {"T": "is stopped by a signal", "t": "is held by a debugger"}
 """Process states of proc(5) in which a trainer makes no progress."""
 UNHEALTHY = 1
 """The exit code that Docker defines for it."""

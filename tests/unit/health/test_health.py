@@ -23,7 +23,7 @@ def test_a_running_trainer_is_healthy(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "/runs/train/exp/plan.json runs\n"
 
 
-@pytest.mark.parametrize("state", ["Z", "T"])
+@pytest.mark.parametrize("state", ["T", "t"])
 def test_a_trainer_that_makes_no_progress_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
