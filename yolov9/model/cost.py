@@ -23,8 +23,8 @@ def count_parameters(model: nn.Module) -> int:
 def count_gflops(model: DetectionModel, image_size: int = 640, *, folded: bool = False) -> float:
     """10^9 operations of all convolutions for one square picture, the auxiliary branch of a dual model included.
 
-    The expectation over the distance bins counts as the 1x1 convolution that it is on paper. Computed from shapes alone;
-    nothing runs on the model's device.
+    The expectation over the distance bins counts as the 1x1 convolution that it is on paper. Computed from shapes
+    alone; nothing runs on the model's device.
 
     Args:
         model: the model, which is not touched.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from yolov9.model.pickle_names import allowed_name, call, checked_key, new_object, storage_record
-from yolov9.model.pickle_values import Inert, PickleError
+from yolov9.model.pickle_values import Inert, PickleError, StorageRecord
 
 MAX_OPERATIONS = 5_000_000
 """The largest training file of the original code has about 0.3 million."""
@@ -19,9 +19,14 @@ _MARK = object()
 
 
 class PickleMachine:
-    """One pass over one pickle."""
+    """One pass over one pickle.
+
+    Attributes:
+        storages: blocks of numbers that the pickle refers to, by key.
+    """
 
     def __init__(self) -> None:
+        self.storages: dict[str, StorageRecord] = {}
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
@@ -56,7 +61,7 @@ class PickleMachine:
         return value
 
     def _to_mark(self) -> list[Any]:
-        items = []
+        items: list[Any] = []
         while self._stack:
             value = self._stack.pop()
             if value is _MARK:
@@ -85,6 +90,9 @@ class PickleMachine:
         if not self._stack:
             raise PickleError("it takes a value that is not there")
         self._stack.pop()
+
+    def _discard_to_mark(self, _arg: Any) -> None:
+        self._to_mark()
 
     def _extend(self, items: list[Any]) -> None:
         target = self._top()
@@ -135,7 +143,10 @@ class PickleMachine:
             raise PickleError(f"an object of {target.kind} has attributes of an unknown form")
 
     def _persistent(self, _arg: Any) -> None:
-        self._push(storage_record(self._pop()))
+        record = storage_record(self._pop())
+        if self.storages.setdefault(record.key, record) != record:
+            raise PickleError(f"it describes data {record.key} in two ways")
+        self._push(record)
 
 
 def _operations(stream: BinaryIO) -> Iterator[tuple[str, Any]]:
@@ -148,8 +159,11 @@ def _operations(stream: BinaryIO) -> Iterator[tuple[str, Any]]:
 
 
 _PUSHED = frozenset(
-    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE "
-    "SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8".split()
+    (
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    )
 )
 """Operations that put their argument on the stack."""
 
@@ -158,7 +172,7 @@ _ACTIONS: dict[str, Callable[[PickleMachine, Any], None]] = {
     "FRAME": lambda machine, arg: None,
     "MARK": lambda machine, arg: machine._push(_MARK),
     "POP": PickleMachine._discard,
-    "POP_MARK": lambda machine, arg: machine._to_mark() and None,
+    "POP_MARK": PickleMachine._discard_to_mark,
     "DUP": lambda machine, arg: machine._push(machine._top()),
     "NONE": lambda machine, arg: machine._push(None),
     "NEWTRUE": lambda machine, arg: machine._push(True),
