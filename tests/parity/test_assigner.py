@@ -67,8 +67,8 @@ def test_soft_targets(case, answer):
     expected[image, anchor, label] = arrays["out_score_value"]
     picture, slot = assigned.positive.nonzero(as_tuple=True)
     found = torch.zeros_like(expected)
-    found[
-        picture, assigned.anchors[picture, slot], targets.labels.gather(1, assigned.targets)[picture, slot]
-    ] = assigned.soft[picture, slot]
+    found[picture, assigned.anchors[picture, slot], targets.labels.gather(1, assigned.targets)[picture, slot]] = (
+        assigned.soft[picture, slot]
+    )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     assert float(assigned.soft.sum()) == pytest.approx(facts["score_sum"], rel=1e-5)

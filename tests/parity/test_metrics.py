@@ -59,9 +59,7 @@ def test_matches(case):
 
 def test_scores_of_each_class(case):
     facts, arrays = case
-    scores = average_precision_per_class(
-        arrays["correct"], arrays["conf"], arrays["pred_cls"], arrays["target_cls"]
-    )
+    scores = average_precision_per_class(arrays["correct"], arrays["conf"], arrays["pred_cls"], arrays["target_cls"])
     found = {
         "tp": scores.true_positives,
         "fp": scores.false_positives,
@@ -80,9 +78,7 @@ def test_scores_of_each_class(case):
 
 def test_means_and_fitness(case):
     facts, arrays = case
-    scores = average_precision_per_class(
-        arrays["correct"], arrays["conf"], arrays["pred_cls"], arrays["target_cls"]
-    )
+    scores = average_precision_per_class(arrays["correct"], arrays["conf"], arrays["pred_cls"], arrays["target_cls"])
     for name in ("mean_precision", "mean_recall", "map50", "map50_95", "fitness"):
         assert getattr(scores, name) == pytest.approx(facts[name], abs=TOLERANCE), name
     assert bool(scores.true_positives.any()) == facts["any_true_positive"]
