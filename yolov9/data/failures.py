@@ -1,0 +1,90 @@
+"""What goes wrong in a loader: said once a picture, counted, and the end of the run only when it is too much."""
+
+import os
+import signal
+from typing import Any
+
+from yolov9.data.loader_settings import LoaderSettings
+from yolov9.logs import LOG
+
+MAX_UNREADABLE_SHARE = 0.1
+"""Share of the pictures that may have become unreadable since the scan."""
+MIN_UNREADABLE = 3
+"""So many may, however few pictures there are."""
+
+
+class LoaderError(RuntimeError):
+    """The loader cannot go on."""
+
+
+class FailureLog:
+    """Keeps account of pictures and workers that failed."""
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        self._settings = settings
+        self._unreadable: set[int] = set()
+        self._limit = max(MIN_UNREADABLE, int(len(settings.index) * MAX_UNREADABLE_SHARE))
+
+    def event(self, message: dict[str, Any]) -> None:
+        """Takes a message of the server.
+
+        Raises:
+            LoaderError: it is one too many, or an error of the program.
+        """
+        match message["event"]:
+            case "failure":
+                self.failure(message["picture"], message["text"])
+            case "error":
+                raise LoaderError(f"a sample failed while reading {self._name(message['picture'])}\n{message['text']}")
+            case _:
+                self._worker_ended(message)
+
+    def failure(self, picture: int, reason: str) -> None:
+        """Notes a picture that cannot be read.
+
+        Raises:
+            LoaderError: there are too many of them.
+        """
+        if picture in self._unreadable:
+            return
+        self._unreadable.add(picture)
+        stands_in = "another one stands in" if self._settings.mode == "train" else "it is left out of the scores"
+        LOG.warning("cannot read %s: %s; %s", self._name(picture), reason, stands_in)
+        if len(self._unreadable) > self._limit:
+            raise LoaderError(
+                f"{len(self._unreadable)} of {len(self._settings.index)} pictures became unreadable since the scan, "
+                f"the last one {self._name(picture)}: {reason}"
+            )
+
+    def _worker_ended(self, message: dict[str, Any]) -> None:
+        who = f"loader worker {message['worker']} (pid {message['pid']})"
+        reading = self._name(message["picture"])
+        if message["event"] == "hung":
+            LOG.warning(
+                "%s hung for %.0f s while reading %s; it was replaced and the picture is left out "
+                "(limit: loader timeout of %.0f s)",
+                who,
+                message["seconds"],
+                reading,
+                self._settings.timeout_s,
+            )
+            self.failure(message["picture"], f"reading takes longer than {self._settings.timeout_s:.0f} s")
+            return
+        how = _how_it_ended(message["status"])
+        LOG.warning("%s ended (%s) while reading %s; it was replaced and its samples are made again", who, how, reading)
+        if message["hopeless"]:
+            raise LoaderError(f"loader workers keep dying, the last one ({how}) while reading {reading}")
+
+    def _name(self, picture: int) -> str:
+        return self._settings.index.path(picture) if picture >= 0 else "no picture"
+
+
+def _how_it_ended(status: int) -> str:
+    if not os.WIFSIGNALED(status):
+        return f"exit status {os.waitstatus_to_exitcode(status)}"
+    name = signal.Signals(os.WTERMSIG(status)).name
+    hints = {
+        "SIGKILL": "killed, perhaps because the memory limit was reached",
+        "SIGBUS": "a mapped file failed: look at the mounts of data set and cache, and at the free memory",
+    }
+    return f"{name}: {hints[name]}" if name in hints else name

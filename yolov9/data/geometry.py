@@ -1,0 +1,144 @@
+"""Random perspective: its matrix, and what it does to boxes and polygons.
+
+All matrices are 3x3, float64, and act on columns (x, y, 1). The same matrix is applied to pixel indices and to box
+coordinates, as in the published recipe.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.box_convert import clip_to_picture
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+POLYGON_POINTS = 1000
+"""Points to which an outline is resampled before it is warped; part of the published recipe's result."""
+MIN_SIDE_PX = 2.0
+"""Warped boxes must be larger than this in both directions (parity/data/box_candidates.json)."""
+MAX_ASPECT = 100.0
+"""Warped boxes must have a smaller ratio of long to short side than this."""
+MIN_AREA_BOX = 0.1
+"""Share of the scaled area that must stay visible for a plain box."""
+MIN_AREA_POLYGON = 0.01
+"""The same for an object with an outline, whose warped box is tight."""
+TINY = 1e-16
+"""Keeps divisions by empty boxes finite."""
+
+
+class PerspectiveLimits(NamedTuple):
+    """Ranges of the random perspective; names and units as in `Recipe`."""
+
+    degrees: float
+    translate: float
+    scale: float
+    shear: float
+    perspective: float
+
+
+class PerspectiveDraws(NamedTuple):
+    """The eight random numbers of one perspective, in the order in which they are drawn."""
+
+    perspective_x: float
+    perspective_y: float
+    angle_deg: float
+    scale: float
+    shear_x_deg: float
+    shear_y_deg: float
+    translate_x: float
+    translate_y: float
+
+
+def draw_perspective(rng: np.random.Generator, limits: PerspectiveLimits) -> PerspectiveDraws:
+    """Draws a perspective uniformly within the limits; translations are shares of the output size around 0.5."""
+    p, a, s, t = limits.perspective, limits.degrees, limits.shear, limits.translate
+    low = (-p, -p, -a, 1 - limits.scale, -s, -s, 0.5 - t, 0.5 - t)
+    high = (p, p, a, 1 + limits.scale, s, s, 0.5 + t, 0.5 + t)
+    return PerspectiveDraws(*rng.uniform(low, high).tolist())
+
+
+def perspective_matrix(draws: PerspectiveDraws, canvas_hw: tuple[int, int], out_hw: tuple[int, int]) -> Floats:
+    """Returns the matrix from canvas to output.
+
+    The canvas centre goes to the origin; then perspective, rotation with scale, shear; then the origin goes to the
+    drawn place of the output.
+
+    Args:
+        draws: the eight random numbers.
+        canvas_hw: height and width of the picture before the step.
+        out_hw: height and width after it.
+    """
+    centre = np.eye(3)
+    centre[:2, 2] = -canvas_hw[1] / 2, -canvas_hw[0] / 2
+    perspective = np.eye(3)
+    perspective[2, :2] = draws.perspective_x, draws.perspective_y
+    angle = np.deg2rad(draws.angle_deg)
+    cos, sin = draws.scale * np.cos(angle), draws.scale * np.sin(angle)
+    rotation = np.array(((cos, sin, 0.0), (-sin, cos, 0.0), (0.0, 0.0, 1.0)))
+    shear = np.eye(3)
+    shear[0, 1], shear[1, 0] = np.tan(np.deg2rad(draws.shear_x_deg)), np.tan(np.deg2rad(draws.shear_y_deg))
+    shift = np.eye(3)
+    shift[:2, 2] = draws.translate_x * out_hw[1], draws.translate_y * out_hw[0]
+    return np.asarray(shift @ shear @ rotation @ perspective @ centre, dtype=np.float64)
+
+
+def is_axis_aligned(matrix: Floats) -> bool:
+    """True when the matrix only scales (or mirrors) and shifts, so that rectangles stay upright rectangles."""
+    return not (matrix[0, 1] or matrix[1, 0] or matrix[2, 0] or matrix[2, 1])
+
+
+def is_affine(matrix: Floats) -> bool:
+    """True when the matrix has no perspective part."""
+    return not (matrix[2, 0] or matrix[2, 1])
+
+
+def warp_points(points: Floats, matrix: Floats) -> Floats:
+    """Maps points (n, 2) through the matrix, dividing by the third coordinate where there is perspective."""
+    moved = points @ matrix[:2, :2].T + matrix[:2, 2]
+    if not is_affine(matrix):
+        moved /= points @ matrix[2, :2, None] + matrix[2, 2]
+    return np.asarray(moved, dtype=np.float64)
+
+
+def warp_boxes(boxes: Floats, matrix: Floats, out_hw: tuple[int, int]) -> Floats:
+    """Warps the corners of boxes (n, 4: x1, y1, x2, y2), encloses them again and clips to the output."""
+    corners = boxes[:, [0, 1, 2, 3, 0, 3, 2, 1]].reshape(-1, 2)
+    moved = warp_points(corners, matrix).reshape(-1, 4, 2)
+    enclosing = np.concatenate((moved.min(axis=1), moved.max(axis=1)), axis=1)
+    return clip_to_picture(enclosing, out_hw[1], out_hw[0]).astype(np.float64)
+
+
+def resample_outline(polygon: Floats, count: int = POLYGON_POINTS) -> Floats:
+    """Returns `count` points (count, 2) along the closed outline, evenly spaced in vertex number."""
+    closed = np.concatenate((polygon, polygon[:1]))
+    place = np.linspace(0, len(polygon), count)
+    start = np.minimum(place.astype(np.intp), len(polygon) - 1)
+    return np.asarray(closed[start] + (closed[start + 1] - closed[start]) * (place - start)[:, None])
+
+
+def outline_box(polygon: Floats, matrix: Floats, out_hw: tuple[int, int]) -> Floats:
+    """Returns the box (4,) of the part of a warped outline that lies inside the output; zeros when none does."""
+    points = warp_points(resample_outline(polygon), matrix)
+    inside = ((points >= 0) & (points <= (out_hw[1], out_hw[0]))).all(axis=1)
+    if not inside.any():
+        return np.zeros(4)
+    visible = points[inside]
+    return np.concatenate((visible.min(axis=0), visible.max(axis=0)))
+
+
+def box_candidates(before: Floats, after: Floats, min_area: float | Floats = MIN_AREA_BOX) -> Bools:
+    """Tells which warped boxes are worth keeping.
+
+    Args:
+        before: boxes (n, 4) before the warp, in the scale of the output.
+        after: the same boxes warped and clipped.
+        min_area: smallest share of the area before, one number or one a box.
+    """
+    width_before, height_before = before[:, 2] - before[:, 0], before[:, 3] - before[:, 1]
+    width, height = after[:, 2] - after[:, 0], after[:, 3] - after[:, 1]
+    aspect = np.maximum(width / (height + TINY), height / (width + TINY))
+    share = width * height / (width_before * height_before + TINY)
+    kept = (width > MIN_SIDE_PX) & (height > MIN_SIDE_PX) & (share > min_area) & (aspect < MAX_ASPECT)
+    return np.asarray(kept, dtype=np.bool_)

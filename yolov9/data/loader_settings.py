@@ -1,0 +1,128 @@
+"""What a loader is asked for, and what follows from it: batches, shapes, sizes of the ring. No torch here."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.config.recipe import Recipe
+from yolov9.data.index import DatasetIndex
+from yolov9.data.order import BatchPlan
+from yolov9.data.rect import RectBatches, plan_rect_batches
+from yolov9.data.ring import RingLayout
+from yolov9.data.sample import SampleSettings
+
+MOSAIC_PICTURES = 4
+"""Source pictures of a mosaic."""
+MIXED_SAMPLES = 2
+"""Mosaics of a blended sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderSettings:
+    """Everything that a loader depends on."""
+
+    index: DatasetIndex
+    """Pictures and labels."""
+    imgsz: int
+    """Longer side of pictures in pixels; training samples are squares of that side unless `rect`."""
+    batch_size: int
+    """Pictures in a batch of this process."""
+    workers: int
+    """Processes that prepare pictures; 0: this process does it."""
+    seed: int = 0
+    recipe: Recipe = field(default_factory=Recipe)
+    """Augmentation of training samples."""
+    mode: Literal["train", "val"] = "train"
+    """Training samples are shuffled and augmented; validation samples are not."""
+    rect: bool = False
+    """Batches of similar aspect ratio, as small as their pictures allow; no shuffling and no mosaic."""
+    stride: int = 32
+    """Sides of rectangular batches are multiples of this."""
+    pad: float = 0.5
+    """Extra border of rectangular validation batches, in strides."""
+    close_mosaic_from: int | None = None
+    """First epoch without mosaic and mixup."""
+    epochs: int | None = None
+    """Epochs of the run; up to there, the next epoch's batches are prepared while this one ends (or is validated)."""
+    rank: int = 0
+    world: int = 1
+    """Number of this process, and of all trainer processes."""
+    slots: int = 4
+    """Batches in the ring: prepared, being prepared, or in use."""
+    timeout_s: float = 120.0
+    """A worker that is longer than this at one sample is replaced."""
+    cache: Literal["off", "ram", "disk"] = "off"
+    """Keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
+    cache_dir: Path | None = None
+    """Folder of the disk cache; never the data set's."""
+    cache_limit_bytes: int | None = None
+    """Most that the cache may take; what does not fit is decoded each time. None: no limit."""
+    pin: bool = False
+    """Page-lock the pictures, for asynchronous copies to a CUDA device."""
+
+    def __post_init__(self) -> None:
+        for name in ("imgsz", "batch_size", "slots", "world", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; at least 1 is needed")
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank = {self.rank} is not below world = {self.world}")
+        if not len(self.index):
+            raise ValueError("the index has no pictures")
+
+
+class LoaderPlan:
+    """What follows from the settings."""
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        train = settings.mode == "train"
+        self._imgsz = settings.imgsz
+        self.batches = BatchPlan(len(settings.index), settings.batch_size, settings.rank, settings.world, even=train)
+        self.rect = _rect_batches(settings)
+        self.order: NDArray[np.int64] | None = None if self.rect is None else self.rect.order
+        self.sample = _sample_settings(settings)
+        self.ring = self._ring_layout(settings)
+
+    def shape_of(self, batch: int) -> tuple[int, int]:
+        """Returns height and width of a batch of this process."""
+        if self.rect is None:
+            return self._imgsz, self._imgsz
+        height, width = self.rect.shapes_hw[self.batches.global_batch(batch)].tolist()
+        return height, width
+
+    def _ring_layout(self, settings: LoaderSettings) -> RingLayout:
+        areas = [self._imgsz**2] if self.rect is None else self.rect.shapes_hw.prod(axis=1).tolist()
+        rows = min(settings.batch_size, self.batches.samples) or 1
+        most = int(np.diff(settings.index.label_offsets).max(initial=0))
+        copies = 2 if settings.mode == "train" and settings.recipe.copy_paste else 1
+        labels = most * (MOSAIC_PICTURES * MIXED_SAMPLES * copies if settings.mode == "train" else 1)
+        return RingLayout(slots=settings.slots, rows=rows, picture_bytes=rows * max(areas) * 3, labels=max(labels, 1))
+
+
+def _rect_batches(settings: LoaderSettings) -> RectBatches | None:
+    if not settings.rect:
+        return None
+    # A batch of the whole epoch is what all training processes have at the same time; in validation, what one has.
+    together = settings.batch_size * (settings.world if settings.mode == "train" else 1)
+    pad = settings.pad if settings.mode == "val" else 0.0
+    return plan_rect_batches(settings.index.sizes, together, settings.imgsz, stride=settings.stride, pad=pad)
+
+
+def _sample_settings(settings: LoaderSettings) -> SampleSettings:
+    recipe, train = settings.recipe, settings.mode == "train"
+    return SampleSettings(
+        imgsz=settings.imgsz,
+        seed=settings.seed,
+        augment=train,
+        shuffle=train and not settings.rect,
+        close_mosaic_from=settings.close_mosaic_from,
+        perspective=(recipe.degrees, recipe.translate, recipe.scale, recipe.shear, recipe.perspective),
+        hsv=(recipe.hsv_h, recipe.hsv_s, recipe.hsv_v),
+        flipud=recipe.flipud,
+        fliplr=recipe.fliplr,
+        mosaic=0.0 if settings.rect else recipe.mosaic,
+        mixup=recipe.mixup,
+        copy_paste=recipe.copy_paste,
+    )

@@ -1,0 +1,110 @@
+"""Which picture comes when: the order of an epoch and the random numbers of a sample, both without any state.
+
+A sample is known by (seed, epoch, position). Position p of an epoch shows picture `Shuffle(...)(p)`; whoever is asked
+for a position, in whatever process, gets the same answer without having seen the ones before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MASK = (1 << 64) - 1
+_ROUNDS = 8
+"""Rounds of the Feistel network; 4 of good round functions suffice for large sets (Luby and Rackoff 1988)."""
+_MIN_HALF_BITS = 3
+"""Smaller networks would leave some orders of a few pictures visibly more frequent than others."""
+_SAMPLE_STREAM = 1
+_ORDER_STREAM = 2
+
+
+def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
+    """Returns the random numbers of one sample: a counter-based generator that starts where no other one comes to."""
+    key, counter = [seed & _MASK, _SAMPLE_STREAM], [0, 0, position, epoch]
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+class Shuffle:
+    """A random order of 0 … count-1 that takes no memory: each place is computed when asked for.
+
+    A Feistel network over the next power of four, repeated until the result is below `count` (cycle walking; Black and
+    Rogaway 2002), so that 300,000 pictures need no list of 300,000 numbers in every worker.
+    """
+
+    def __init__(self, seed: int, epoch: int, count: int) -> None:
+        self.count = count
+        self._half_bits = max(((count - 1).bit_length() + 1) // 2, _MIN_HALF_BITS)
+        key, counter = [seed & _MASK, _ORDER_STREAM], [0, 0, 0, epoch]
+        self._keys = np.random.Philox(key=key, counter=counter).random_raw(_ROUNDS).tolist()
+
+    def __call__(self, place: int) -> int:
+        """Returns the number at a place (0 … count-1)."""
+        bits = self._half_bits
+        mask = (1 << bits) - 1
+        number = place
+        while True:
+            left, right = number >> bits, number & mask
+            for key in self._keys:
+                left, right = right, left ^ (_mix(right ^ key) & mask)
+            number = left << bits | right
+            if number < self.count:
+                return number
+
+
+def _mix(value: int) -> int:
+    """Spreads 64 bits over 64 bits (finaliser of SplitMix64, Steele et al. 2014)."""
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return value ^ (value >> 31)
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which positions of an epoch make up each batch of one process.
+
+    Global batch k covers the positions k·batch·world … (k+1)·batch·world - 1, whatever the number of processes;
+    process `rank` has every world-th of them. In training each process gets the same number of samples: positions
+    beyond the last picture start again at the first. The last batch is smaller, not left out.
+    """
+
+    count: int
+    """Pictures in the index."""
+    batch_size: int
+    """Pictures in a batch of one process."""
+    rank: int = 0
+    world: int = 1
+    even: bool = True
+    """Training: all processes get equally many samples. Otherwise whole batches are dealt out, nothing is repeated."""
+
+    def __len__(self) -> int:
+        """Number of batches of this process in an epoch."""
+        if self.even:
+            return -(-self.samples // self.batch_size)
+        batches = -(-self.count // self.batch_size)
+        return len(range(self.rank, batches, self.world))
+
+    @property
+    def samples(self) -> int:
+        """Samples of this process in an epoch."""
+        if self.even:
+            return -(-self.count // self.world)
+        return sum(len(self.positions(batch)) for batch in range(len(self)))
+
+    def global_batch(self, batch: int) -> int:
+        """Returns which batch of the whole epoch this process's batch is or belongs to; known to `rect` shapes."""
+        return batch if self.even else batch * self.world + self.rank
+
+    def positions(self, batch: int) -> list[int]:
+        """Returns the positions of one batch of this process."""
+        if self.even:
+            first, last = batch * self.batch_size, min((batch + 1) * self.batch_size, self.samples)
+            return [number * self.world + self.rank for number in range(first, last)]
+        first = self.global_batch(batch) * self.batch_size
+        return list(range(first, min(first + self.batch_size, self.count)))
+
+
+def picture_at(position: int, order: NDArray[np.int64] | Shuffle) -> int:
+    """Returns the picture at a position; positions beyond the end start again at the first."""
+    if isinstance(order, Shuffle):
+        return order(position % order.count)
+    return int(order[position % len(order)])

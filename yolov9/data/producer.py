@@ -1,0 +1,204 @@
+"""Who makes the samples: a server process with workers, or this process."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import yolov9
+from yolov9.config.environment import child_environment
+from yolov9.data.failures import FailureLog, LoaderError
+from yolov9.data.images import ImageError
+from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
+from yolov9.data.reader import PictureReader
+from yolov9.data.ring import Ring
+from yolov9.data.sample import SampleMaker
+from yolov9.data.server import MAX_WORKERS
+from yolov9.data.shared import share_arrays
+from yolov9.data.worker import NOTHING, Task, run_task
+
+MAX_EVENT_BYTES = 65536
+"""Longest message of the server."""
+CLOSE_S = 15.0
+"""How long the server may take to end."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Workers are processes; threads inside them would only get in each other's way."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch to be made in a slot."""
+
+    slot: int
+    generation: int
+    """Requests of an earlier generation are not wanted any more."""
+    epoch: int
+    height: int
+    width: int
+    positions: list[int]
+    """Place in the epoch of each sample."""
+
+
+class Producer(Protocol):
+    """Makes batches that are asked for."""
+
+    def make(self, request: Request) -> None:
+        """Asks for a batch; returns at once."""
+
+    def wait(self, request: Request) -> None:
+        """Returns when the batch lies in its slot."""
+
+    def cancel(self, generation: int) -> None:
+        """Forgets all requests so far; later ones have this generation."""
+
+    def worker_pids(self) -> list[int]:
+        """Returns the process ids of workers."""
+
+    def close(self) -> None:
+        """Ends everything."""
+
+
+class InlineProducer:
+    """Makes the samples in this process, when they are waited for."""
+
+    def __init__(self, settings: LoaderSettings, plan: LoaderPlan, ring: Ring, ring_fd: int) -> None:
+        del ring_fd
+        self._failures = FailureLog(settings)
+        self._ring = ring
+        reader = PictureReader(settings.index, settings.imgsz)
+        self._maker = SampleMaker(plan.sample, settings.index, reader, plan.order)
+
+    def make(self, request: Request) -> None:
+        """Does nothing yet."""
+
+    def wait(self, request: Request) -> None:
+        """Makes the batch."""
+        for row, position in enumerate(request.positions):
+            task = Task(request.slot, row, request.height, request.width, request.epoch, position)
+            try:
+                failures = run_task(task, self._maker, self._ring)
+            except ImageError as error:
+                raise LoaderError(f"too many pictures cannot be read; the last one: {error}") from None
+            for number, reason in failures:
+                self._failures.failure(number, reason)
+
+    def cancel(self, generation: int) -> None:
+        """There is nothing to forget."""
+
+    def worker_pids(self) -> list[int]:
+        """There are none."""
+        return []
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class ServerProducer:
+    """Makes the samples in worker processes; see `server`."""
+
+    def __init__(self, settings: LoaderSettings, plan: LoaderPlan, ring: Ring, ring_fd: int) -> None:
+        del ring
+        self._failures = FailureLog(settings)
+        self._made: set[tuple[int, int]] = set()
+        self._server, self._connection = _start_server(settings, plan, ring_fd)
+
+    def make(self, request: Request) -> None:
+        """Sends the request to the server."""
+        r = request
+        self._send({"make": [r.slot, r.generation, r.epoch, r.height, r.width, r.positions]})
+
+    def wait(self, request: Request) -> None:
+        """Takes messages of the server until the batch is made."""
+        while (request.slot, request.generation) not in self._made:
+            data = self._receive()
+            message = json.loads(data)
+            if "made" in message:
+                slot, generation = message["made"]
+                self._made.add((slot, generation))
+            else:
+                self._failures.event(message)
+        self._made.discard((request.slot, request.generation))
+
+    def cancel(self, generation: int) -> None:
+        """Tells the server; what was made and not fetched is forgotten."""
+        self._made.clear()
+        self._send({"cancel": generation})
+
+    def worker_pids(self) -> list[int]:
+        """Returns the children of the server."""
+        pid = self._server.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        return [int(child) for child in children.read_text().split()]
+
+    def close(self) -> None:
+        """Closes the connection, upon which the server ends its workers and itself."""
+        self._connection.close()
+        try:
+            self._server.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._connection.send(json.dumps(message).encode())
+        except OSError:
+            raise self._lost() from None
+
+    def _receive(self) -> bytes:
+        try:
+            data = self._connection.recv(MAX_EVENT_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            raise self._lost()
+        return data
+
+    def _lost(self) -> LoaderError:
+        status = self._server.wait(CLOSE_S)
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return LoaderError(f"the loader's server process (pid {self._server.pid}) ended: {how}")
+
+
+def _start_server(
+    settings: LoaderSettings, plan: LoaderPlan, ring_fd: int
+) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+    board: dict[str, NDArray[Any]] = {
+        "reading": np.full(MAX_WORKERS, NOTHING, np.int64),
+        "banned": np.zeros(len(settings.index), np.uint8),
+        "order": np.zeros(0, np.int64) if plan.order is None else plan.order,
+    }
+    index_fd, index = share_arrays("yolov9-index", settings.index.arrays())
+    board_fd, board_layout = share_arrays("yolov9-board", board)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    config = {
+        "connection": theirs.fileno(),
+        "index_fd": index_fd,
+        "index": index,
+        "board_fd": board_fd,
+        "board": board_layout,
+        "ring_fd": ring_fd,
+        "ring": asdict(plan.ring),
+        "sample": asdict(plan.sample),
+        "workers": settings.workers,
+        "timeout_s": settings.timeout_s,
+    }
+    package_parent = str(Path(yolov9.__file__).parents[1])
+    server = subprocess.Popen(
+        [sys.executable, "-m", "yolov9.data.server", json.dumps(config)],
+        pass_fds=(theirs.fileno(), index_fd, board_fd, ring_fd),
+        stdin=subprocess.DEVNULL,
+        env=child_environment({**ONE_THREAD, "PYTHONPATH": package_parent}),
+    )
+    theirs.close()
+    os.close(index_fd)
+    os.close(board_fd)
+    return server, ours

@@ -1,0 +1,169 @@
+"""Gives a worker the pixels of a picture by its number: from a cache, from its own recent ones, or from the file."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.augment import Picture
+from yolov9.data.images import ImageError, read_image
+from yolov9.data.letterbox import loaded_hw
+from yolov9.data.mosaic import Drawable
+
+REDUCTIONS = (8, 4, 2)
+"""Scales at which `read_image` can read, besides the full one, strongest first."""
+
+
+class PictureSource(Protocol):
+    """The part of a data-set index that reading needs."""
+
+    @property
+    def sizes(self) -> NDArray[np.int32]:
+        """(N, 2) upright width and height."""
+
+    def path(self, number: int, /) -> str:
+        """Absolute path of a picture."""
+
+
+class PictureCache(Protocol):
+    """Decoded pictures that all workers share."""
+
+    def get(self, number: int) -> Picture | None:
+        """Returns the picture, at most `imgsz` long, or None when it is not kept (yet)."""
+
+    def put(self, number: int, picture: Picture) -> None:
+        """Keeps a picture if there is a place for it."""
+
+    def has_place(self, number: int) -> bool:
+        """True when the picture is to be kept."""
+
+
+class PictureReader:
+    """Reads pictures by number.
+
+    Args:
+        source: paths and sizes.
+        imgsz: length that the longer side of cached pictures is limited to.
+        cache: shared decoded pictures, or None.
+        recent: how many decoded pictures this worker keeps for itself (for `mosaic_window`).
+        reading: called with the number before a file is opened, so that a supervisor can name it.
+        banned: (N,) non-zero for pictures that must not be opened (they killed a worker or made it hang).
+    """
+
+    def __init__(
+        self,
+        source: PictureSource,
+        imgsz: int,
+        *,
+        cache: PictureCache | None = None,
+        recent: int = 0,
+        reading: Callable[[int], None] | None = None,
+        banned: NDArray[np.uint8] | None = None,
+    ) -> None:
+        self._source = source
+        self._imgsz = imgsz
+        self._cache = cache
+        self._keep = recent
+        self._recent: OrderedDict[int, Picture] = OrderedDict()
+        self._reading = reading
+        self._banned = banned
+
+    def size_wh(self, number: int) -> tuple[int, int]:
+        """Returns upright width and height of a picture as the index has it."""
+        width, height = self._source.sizes[number].tolist()
+        return width, height
+
+    def read(self, number: int, scale: float) -> Drawable:
+        """Returns a picture to be drawn at a scale (1: one picture pixel becomes one output pixel).
+
+        The pixels are never coarser than needed for the scale or than a picture whose longer side is `imgsz`, whichever
+        is less; the published recipe scales every picture to `imgsz` before anything else.
+
+        Raises:
+            ImageError: it cannot be read, or its size is not the one in the index any more.
+        """
+        size_wh = self.size_wh(number)
+        wanted = _reduction(max(size_wh), self._imgsz, scale)
+        if self._cache is not None and self._cache.has_place(number):
+            kept = self._cached(number)
+            kept_wh = kept.shape[1], kept.shape[0]
+            wanted = _reduction(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
+            pitch = size_wh[0] / kept_wh[0] * wanted, size_wh[1] / kept_wh[1] * wanted
+            return Drawable(shrink(kept, wanted), pitch)
+        if not self._keep:
+            return Drawable(self._decode(number, wanted), (wanted, wanted))
+        base = _reduction(max(size_wh), self._imgsz, 1.0)
+        return Drawable(shrink(self._remembered(number, base), wanted // base), (wanted, wanted))
+
+    def load(self, number: int) -> Picture:
+        """Returns a picture with its longer side scaled to `imgsz`: averaged when it shrinks, linear when it grows.
+
+        Raises:
+            ImageError: as `read`.
+        """
+        if self._cache is not None and self._cache.has_place(number):
+            picture = self._cached(number)
+        else:
+            picture = limit_size(self._decode(number, 1), self._imgsz)
+        width, height = self.size_wh(number)
+        loaded = loaded_hw((height, width), self._imgsz)
+        if picture.shape[:2] == loaded:
+            return picture
+        return np.asarray(cv2.resize(picture, loaded[::-1], interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
+
+    def _cached(self, number: int) -> Picture:
+        assert self._cache is not None
+        kept = self._cache.get(number)
+        if kept is None:
+            kept = limit_size(self._decode(number, 1), self._imgsz)
+            self._cache.put(number, kept)
+        return kept
+
+    def _remembered(self, number: int, reduction: int) -> Picture:
+        picture = self._recent.get(number)
+        if picture is None:
+            picture = self._decode(number, reduction)
+            if len(self._recent) >= self._keep:
+                self._recent.popitem(last=False)
+        self._recent[number] = picture
+        self._recent.move_to_end(number)
+        return picture
+
+    def _decode(self, number: int, reduction: int) -> Picture:
+        path = self._source.path(number)
+        if self._banned is not None and self._banned[number]:
+            raise ImageError(path, "left out: it made a worker hang or die")
+        if self._reading is not None:
+            self._reading(number)
+        picture = read_image(path, reduction)
+        width, height = self.size_wh(number)
+        if picture.shape[:2] != (-(-height // reduction), -(-width // reduction)):
+            found = f"{picture.shape[1]}x{picture.shape[0]}"
+            raise ImageError(path, f"is {found} pixels at 1/{reduction} now, was {width}x{height} in the scan")
+        return picture
+
+
+def _reduction(longer_side: int, imgsz: int, scale: float) -> int:
+    """The strongest reduction that leaves pixels as fine as the output's, or as those of a picture `imgsz` long."""
+    return next((r for r in REDUCTIONS if r * scale <= 1.0 or longer_side >= r * imgsz), 1)
+
+
+def shrink(picture: Picture, reduction: int) -> Picture:
+    """Returns 1/reduction of a picture by averaging, sizes rounded up; much like a JPEG decoded at that scale."""
+    if reduction == 1:
+        return picture
+    height, width = picture.shape[:2]
+    size = -(-width // reduction), -(-height // reduction)
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def limit_size(picture: Picture, imgsz: int) -> Picture:
+    """Returns the picture with its longer side limited to `imgsz`, averaged; smaller pictures stay as they are."""
+    hw = picture.shape[0], picture.shape[1]
+    if max(hw) <= imgsz:
+        return picture
+    height, width = loaded_hw(hw, imgsz)
+    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)

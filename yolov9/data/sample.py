@@ -1,0 +1,253 @@
+"""One finished sample: a pure function of (seed, epoch, position), the data set and the settings.
+
+Whoever computes it, in whatever process, after whatever happened before, gets the same pixels and labels. No torch
+here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_factors, mixup, mixup_ratio
+from yolov9.data.geometry import Floats, PerspectiveLimits
+from yolov9.data.images import ImageError
+from yolov9.data.letterbox import BORDER_GREY, letterbox
+from yolov9.data.mosaic import Drawable, mirror_matrix, turn_over_matrix
+from yolov9.data.objects import to_labels
+from yolov9.data.order import Shuffle, picture_at, sample_generator
+from yolov9.data.reader import PictureReader
+from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
+
+MAX_SUBSTITUTES = 16
+"""Pictures of one sample that may turn out unreadable and be replaced before the sample is given up."""
+
+
+class LabelledPictures(Protocol):
+    """The part of a data-set index that samples need."""
+
+    def __len__(self) -> int: ...
+
+    def labels_of(self, number: int, /) -> NDArray[np.float32]:
+        """(n, 5) class, cx, cy, w, h of a picture, normalised."""
+
+    def segments_of(self, number: int, /) -> list[NDArray[np.float32]]:
+        """n outlines (k, 2), normalised; (0, 2) for an object without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSettings:
+    """What a sample depends on besides the data set; plain values, so that it can be sent to workers as JSON."""
+
+    imgsz: int
+    """Length of the longer side of pictures, in pixels."""
+    seed: int
+    augment: bool
+    """Training; otherwise pictures are only scaled and padded."""
+    shuffle: bool
+    """Positions are in random order; otherwise in that of `order`, or of the index."""
+    close_mosaic_from: int | None = None
+    """First epoch without mosaic and mixup."""
+    perspective: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """`PerspectiveLimits`."""
+    hsv: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Largest relative changes of hue, saturation and value."""
+    flipud: float = 0.0
+    fliplr: float = 0.0
+    mosaic: float = 0.0
+    mixup: float = 0.0
+    copy_paste: float = 0.0
+
+    def mosaic_share(self, epoch: int) -> float:
+        """Returns the probability of a mosaic in an epoch. It is the epoch that decides, not when it is asked."""
+        closed = self.close_mosaic_from is not None and epoch >= self.close_mosaic_from
+        return 0.0 if closed or not self.augment else self.mosaic
+
+
+class Fit(NamedTuple):
+    """How a validation picture lies in its sample."""
+
+    original_hw: tuple[int, int] = (0, 0)
+    """Size of the upright file."""
+    ratio_hw: tuple[float, float] = (1.0, 1.0)
+    """Scale from file to sample."""
+    pad_wh: tuple[float, float] = (0.0, 0.0)
+    """Border left and above in pixels; halves occur."""
+
+
+NO_FIT = Fit()
+"""A training sample has none."""
+
+
+@dataclass
+class Sample:
+    """What belongs to the pixels that were written."""
+
+    picture: int
+    """Number of the (first) picture."""
+    labels: NDArray[np.float32]
+    """(n, 5) class, cx, cy, w, h, normalised to the sample."""
+    mosaic: bool = False
+    """Four pictures instead of one."""
+    fit: Fit = NO_FIT
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    """Pictures that could not be read, and why; others stand in for them."""
+
+
+class _UnreadableError(Exception):
+    """A picture of a sample cannot be read."""
+
+    def __init__(self, number: int, error: ImageError) -> None:
+        super().__init__(number)
+        self.number = number
+        self.error = error
+
+
+class SampleMaker:
+    """Makes samples of one data set.
+
+    Args:
+        settings: see there.
+        index: labels.
+        reader: pixels and sizes of the same pictures.
+        order: (N,) picture at each position when positions are not shuffled; None for the order of the index.
+    """
+
+    def __init__(
+        self,
+        settings: SampleSettings,
+        index: LabelledPictures,
+        reader: PictureReader,
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._index = index
+        self._reader = reader
+        self._order = order
+        self._shuffle: tuple[int, Shuffle] | None = None
+        self._limits = PerspectiveLimits(*settings.perspective)
+        self._buffers = [np.empty((0, 0, 3), np.uint8)] * 2
+
+    def make(self, epoch: int, position: int, out: Picture) -> Sample:
+        """Writes one sample.
+
+        A training picture that cannot be read is replaced by the next one of the index; the sample is then what it
+        would be if that picture stood in its place. A validation picture is left grey and without labels.
+
+        Args:
+            epoch: counted from 0.
+            position: place in the epoch; those beyond the last picture start again at the first.
+            out: (H, W, 3) uint8, RGB, overwritten.
+
+        Raises:
+            ImageError: too many of its pictures could not be read.
+        """
+        failures: dict[int, str] = {}
+        while True:
+            try:
+                sample = self._attempt(epoch, position, out, failures)
+            except _UnreadableError as unreadable:
+                failures[unreadable.number] = unreadable.error.reason
+                if len(failures) > MAX_SUBSTITUTES or len(failures) >= len(self._index):
+                    raise unreadable.error from None
+                continue
+            sample.failures = list(failures.items())
+            return sample
+
+    def picture_at(self, epoch: int, position: int) -> int:
+        """Returns the number of the (first) picture of a sample."""
+        count = len(self._index)
+        if not self._settings.shuffle:
+            return position % count if self._order is None else picture_at(position, self._order)
+        if self._shuffle is None or self._shuffle[0] != epoch:
+            self._shuffle = epoch, Shuffle(self._settings.seed, epoch, count)
+        return picture_at(position, self._shuffle[1])
+
+    def _attempt(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
+        number = self.picture_at(epoch, position)
+        if self._settings.augment:
+            rng = sample_generator(self._settings.seed, epoch, position)
+            return self._augmented(rng, self._settings.mosaic_share(epoch), number, out, failures)
+        if number in failures:
+            out.fill(BORDER_GREY)
+            return Sample(number, np.zeros((0, 5), np.float32))
+        return self._plain(number, out)
+
+    def _plain(self, number: int, out: Picture) -> Sample:
+        try:
+            loaded = self._reader.load(number)
+        except ImageError as error:
+            raise _UnreadableError(number, error) from None
+        shape = out.shape[0], out.shape[1]
+        picture, plan = letterbox(loaded, shape, auto=False, scaleup=False)
+        bgr_to_rgb_with_hsv(picture, None, out)
+        one = self._labelled(number, {})
+        objects = letterbox_objects(one, self._settings.imgsz, shape, scaleup=False)
+        width, height = one.size_wh
+        ratio_hw = plan.ratio_wh[1] * loaded.shape[0] / height, plan.ratio_wh[0] * loaded.shape[1] / width
+        labels = to_labels(objects.classes, objects.boxes, shape).astype(np.float32)
+        return Sample(number, labels, fit=Fit((height, width), ratio_hw, plan.pad_wh))
+
+    def _augmented(
+        self, rng: np.random.Generator, mosaic_share: float, number: int, out: Picture, failures: Mapping[int, str]
+    ) -> Sample:
+        settings, shape = self._settings, (out.shape[0], out.shape[1])
+        upside_down, left_right = rng.random() < settings.flipud, rng.random() < settings.fliplr
+        factors = hsv_factors(rng, settings.hsv) if any(settings.hsv) else None
+        is_mosaic = bool(rng.random() < mosaic_share)
+        scenes, ratio = [], 1.0
+        if is_mosaic:
+            scenes.append(self._mosaic(rng, number, failures))
+            if rng.random() < settings.mixup:
+                ratio = mixup_ratio(rng)
+                scenes.append(self._mosaic(rng, self._random_picture(rng), failures))
+        else:
+            one = self._labelled(number, failures)
+            scenes.append(single_scene(rng, one, settings.imgsz, shape, self._limits))
+        canvas = self._paint(scenes, ratio, _flip_matrix(shape, upside_down, left_right), shape)
+        bgr_to_rgb_with_hsv(canvas, factors, out)
+        boxes = [scene_boxes(scene, shape) for scene in scenes]
+        labels = to_labels(np.concatenate([b[0] for b in boxes]), np.concatenate([b[1] for b in boxes]), shape)
+        flip_labels(labels, upside_down=upside_down, left_right=left_right)
+        return Sample(number, labels.astype(np.float32), is_mosaic)
+
+    def _paint(self, scenes: list[Scene], ratio: float, flip: Floats, shape: tuple[int, int]) -> Picture:
+        if self._buffers[0].shape[:2] != shape:
+            self._buffers = [np.empty((*shape, 3), np.uint8) for _ in range(2)]
+        for scene, buffer in zip(scenes, self._buffers, strict=False):
+            paint(scene, flip, self._read, buffer)
+        if len(scenes) > 1:
+            mixup(self._buffers[0], self._buffers[1], ratio)
+        return self._buffers[0]
+
+    def _mosaic(self, rng: np.random.Generator, number: int, failures: Mapping[int, str]) -> Scene:
+        settings = self._settings
+        numbers = [number, *(self._random_picture(rng) for _ in range(3))]
+        four = [self._labelled(n, failures) for n in numbers]
+        return mosaic_scene(rng, four, settings.imgsz, self._limits, settings.copy_paste)
+
+    def _random_picture(self, rng: np.random.Generator) -> int:
+        return int(rng.integers(len(self._index)))
+
+    def _labelled(self, number: int, failures: Mapping[int, str]) -> Labelled:
+        while number in failures:
+            number = (number + 1) % len(self._index)
+        outlines = [o if len(o) else None for o in self._index.segments_of(number)]
+        return Labelled(number, self._reader.size_wh(number), self._index.labels_of(number), outlines)
+
+    def _read(self, number: int, scale: float) -> Drawable:
+        try:
+            return self._reader.read(number, scale)
+        except ImageError as error:
+            raise _UnreadableError(number, error) from None
+
+
+def _flip_matrix(shape: tuple[int, int], upside_down: bool, left_right: bool) -> Floats:
+    matrix = np.eye(3)
+    if left_right:
+        matrix = mirror_matrix(shape[1]) @ matrix
+    if upside_down:
+        matrix = turn_over_matrix(shape[0]) @ matrix
+    return np.asarray(matrix, dtype=np.float64)

@@ -1,0 +1,292 @@
+"""The loader's server: a small process that forks workers, hands them samples to make, and replaces those that fail.
+
+It is started afresh (not forked from the trainer), so that workers inherit neither torch nor CUDA nor threads. It ends
+when the trainer closes the connection or dies, and its workers end with it.
+
+Messages of the connection are JSON objects. From the trainer: {"make": [slot, generation, epoch, height, width,
+[positions]]}, {"cancel": generation}, {"workers": n}. To the trainer: {"made": [slot, generation]} and
+{"event": "failure" | "died" | "hung" | "error", "text": ...}.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.index import DatasetIndex
+from yolov9.data.reader import PictureReader
+from yolov9.data.ring import Ring, RingLayout
+from yolov9.data.sample import SampleMaker, SampleSettings
+from yolov9.data.shared import map_arrays
+from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, NOTHING, Task, become_worker, parent_is, work
+
+MAX_WORKERS = 512
+"""Room on the board."""
+MAX_MESSAGE_BYTES = 65536
+"""Longest message from the trainer; a batch of thousands of positions fits."""
+TASKS_AHEAD = 2
+"""Tasks that a worker has at a time, so that it never waits for the next one."""
+POLL_S = 0.5
+"""How often hung workers and a dead trainer are looked for."""
+ATTEMPTS = 2
+"""A sample that a worker died on is tried once more; then the picture that was being read is left out."""
+DEATHS_WITHOUT_PROGRESS = 20
+"""Deaths in a row, without a finished sample in between, after which it is no use to go on."""
+GIVE_UP_KILL_S = 10.0
+"""A killed worker that is still there is stuck in the kernel (a dead network mount); it is not waited for."""
+
+
+@dataclass
+class Attempt:
+    """A task, which batch it belongs to, and how often it was tried."""
+
+    task: Task
+    generation: int
+    deaths: int = 0
+
+
+@dataclass
+class Worker:
+    """A worker process as the server sees it."""
+
+    number: int
+    """Place on the board."""
+    pid: int
+    connection: socket.socket
+    doing: deque[Attempt] = field(default_factory=deque)
+    """Tasks that it has been sent, the one being worked on first."""
+    since: float = 0.0
+    """When the first of them began (monotonic)."""
+    killed_at: float | None = None
+    hung_s: float = 0.0
+    """How long it had been at the task when it was killed for hanging."""
+
+
+class Server:
+    """Distributes samples over workers.
+
+    Args:
+        config: as `loader.server_config` makes it.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._trainer_pid = os.getppid()
+        self._trainer = socket.socket(fileno=config["connection"])
+        self._index = DatasetIndex.from_arrays(map_arrays(config["index_fd"], config["index"]))
+        board = map_arrays(config["board_fd"], config["board"], writable=True)
+        self._reading: NDArray[np.int64] = board["reading"]
+        self._banned: NDArray[np.uint8] = board["banned"]
+        self._ring = Ring(RingLayout(**config["ring"]), config["ring_fd"])
+        self._settings = SampleSettings(**config["sample"])
+        self._order = board["order"] if len(board["order"]) else None
+        self._timeout_s = float(config["timeout_s"])
+        self._wanted = int(config["workers"])
+        self._workers: dict[int, Worker] = {}
+        self._queue: deque[Attempt] = deque()
+        self._missing: Counter[int] = Counter()
+        self._generation = 0
+        self._draining = False
+        self._deaths = 0
+        self._poll = select.poll()
+        self._poll.register(self._trainer, select.POLLIN)
+
+    def run(self) -> None:
+        """Serves until the trainer closes the connection or is gone."""
+        try:
+            while True:
+                self._keep_workers()
+                for fd, _ in self._poll.poll(POLL_S * 1000):
+                    if fd != self._trainer.fileno():
+                        self._hear(self._workers[fd])
+                    elif not self._obey():
+                        return
+                self._look_for_hung()
+                if not parent_is(self._trainer_pid):
+                    return
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        finally:
+            self._end_workers()
+
+    def _obey(self) -> bool:
+        """Takes one message of the trainer; False when there are no more."""
+        data = self._trainer.recv(MAX_MESSAGE_BYTES)
+        if not data:
+            return False
+        message = json.loads(data)
+        if "make" in message:
+            slot, generation, epoch, height, width, positions = message["make"]
+            self._missing[slot] = len(positions)
+            for row, position in enumerate(positions):
+                self._queue.append(Attempt(Task(slot, row, height, width, epoch, position), generation))
+        elif "cancel" in message:
+            self._generation = message["cancel"]
+            self._queue.clear()
+            self._missing.clear()
+            # What is being made may lie in a slot that is asked for again: first all of it must be done.
+            self._draining = any(worker.doing for worker in self._workers.values())
+        else:
+            self._wanted = message["workers"]
+        self._distribute()
+        return True
+
+    def _distribute(self) -> None:
+        if self._draining:
+            return
+        for depth in range(TASKS_AHEAD):
+            for worker in self._workers.values():
+                if not self._queue:
+                    return
+                if len(worker.doing) == depth and worker.killed_at is None:
+                    self._give(worker, self._queue.popleft())
+
+    def _give(self, worker: Worker, attempt: Attempt) -> None:
+        if not worker.doing:
+            worker.since = time.monotonic()
+        worker.doing.append(attempt)
+        with contextlib.suppress(OSError):  # it has just died, which its end of the connection will tell
+            worker.connection.send(attempt.task.pack())
+
+    def _hear(self, worker: Worker) -> None:
+        """Takes one answer of a worker, or its end."""
+        try:
+            answer = worker.connection.recv(MAX_ANSWER_BYTES)
+        except ConnectionResetError:
+            answer = b""
+        if not answer:
+            self._bury(worker)
+            return
+        attempt = worker.doing.popleft()
+        worker.since = time.monotonic()
+        self._deaths = 0
+        if answer != DONE:
+            reply = json.loads(answer)
+            for number, reason in reply.get("failures", ()):
+                self._tell({"event": "failure", "picture": number, "text": reason})
+            if "error" in reply:
+                self._tell({"event": "error", "text": reply["error"], "picture": int(self._reading[worker.number])})
+        self._count(attempt)
+        self._draining = self._draining and any(w.doing for w in self._workers.values())
+        self._distribute()
+
+    def _count(self, attempt: Attempt) -> None:
+        if attempt.generation < self._generation:
+            return
+        slot = attempt.task.slot
+        self._missing[slot] -= 1
+        if self._missing[slot] == 0:
+            del self._missing[slot]
+            self._tell({"made": [slot, attempt.generation]})
+
+    def _bury(self, worker: Worker, *, stuck: bool = False) -> None:
+        """Gives a dead (or stuck) worker's tasks to others and says how it ended."""
+        del self._workers[worker.connection.fileno()]
+        self._poll.unregister(worker.connection)
+        worker.connection.close()
+        _, status = os.waitpid(worker.pid, os.WNOHANG if stuck else 0)
+        if not worker.doing and worker.killed_at is not None:
+            return  # it was told to end
+        picture = int(self._reading[worker.number])
+        self._reading[worker.number] = NOTHING
+        self._deaths += 1
+        if worker.doing:
+            worker.doing[0].deaths += 1
+            if picture != NOTHING and (worker.hung_s or worker.doing[0].deaths >= ATTEMPTS):
+                self._banned[picture] = 1
+        current = [attempt for attempt in worker.doing if attempt.generation >= self._generation]
+        self._queue.extendleft(reversed(current))
+        kind = "hung" if worker.hung_s else "died"
+        facts = {"worker": worker.number, "pid": worker.pid, "status": status, "seconds": worker.hung_s}
+        self._tell({"event": kind, "picture": picture, **facts, "hopeless": self._deaths >= DEATHS_WITHOUT_PROGRESS})
+        self._draining = self._draining and any(w.doing for w in self._workers.values())
+
+    def _look_for_hung(self) -> None:
+        now = time.monotonic()
+        for worker in list(self._workers.values()):
+            if worker.killed_at is not None and now - worker.killed_at > GIVE_UP_KILL_S:
+                self._bury(worker, stuck=True)
+            elif worker.killed_at is None and worker.doing and now - worker.since > self._timeout_s:
+                worker.hung_s = now - worker.since
+                worker.killed_at = now
+                os.kill(worker.pid, signal.SIGKILL)
+
+    def _keep_workers(self) -> None:
+        """Forks or ends workers until there are as many as wanted."""
+        active = [worker for worker in self._workers.values() if worker.killed_at is None]
+        for _ in range(self._wanted - len(active)):
+            self._fork()
+        for worker in active[self._wanted :]:
+            if not worker.doing:
+                worker.killed_at = time.monotonic()
+                os.kill(worker.pid, signal.SIGKILL)
+        self._distribute()
+
+    def _fork(self) -> None:
+        taken = {worker.number for worker in self._workers.values()}
+        number = next(n for n in range(MAX_WORKERS) if n not in taken)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server_pid = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ours.close()
+                self._be_worker(number, theirs, server_pid)
+            except BaseException:  # nothing of the server may run in the worker, whatever happens
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        theirs.close()
+        self._workers[ours.fileno()] = Worker(number, pid, ours)
+        self._poll.register(ours, select.POLLIN)
+
+    def _be_worker(self, number: int, tasks: socket.socket, server_pid: int) -> None:
+        become_worker()
+        if not parent_is(server_pid):
+            return
+        self._trainer.close()
+        for other in self._workers.values():
+            other.connection.close()
+        place = self._reading[number : number + 1]
+        reader = PictureReader(
+            self._index, self._settings.imgsz, reading=lambda n: place.__setitem__(0, n), banned=self._banned
+        )
+        work(tasks, SampleMaker(self._settings, self._index, reader, self._order), self._ring, place)
+
+    def _end_workers(self) -> None:
+        for worker in self._workers.values():
+            os.kill(worker.pid, signal.SIGKILL)
+        left = {worker.pid for worker in self._workers.values()}
+        deadline = time.monotonic() + GIVE_UP_KILL_S
+        while left and time.monotonic() < deadline:
+            left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
+            time.sleep(0.001)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        self._trainer.send(json.dumps(message).encode())
+
+
+def main() -> None:
+    """Runs the server with the configuration in the first argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and stop requests are for the trainer, which then closes us
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    cv2.setNumThreads(1)
+    server = Server(json.loads(sys.argv[1]))
+    gc.collect()
+    server.run()
+
+
+if __name__ == "__main__":
+    main()

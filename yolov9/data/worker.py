@@ -1,0 +1,104 @@
+"""A worker: takes tasks from the server and writes finished samples into the ring. numpy and OpenCV only."""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from yolov9.data.images import ImageError
+from yolov9.data.ring import Ring
+from yolov9.data.sample import SampleMaker
+
+TASK = struct.Struct("<IIIIIQ")
+"""Slot, row, height, width, epoch, position."""
+DONE = b"+"
+"""Answer to a task that went well; anything else is a JSON object with `failures` and `error`."""
+MAX_ANSWER_BYTES = 65536
+"""Longest answer."""
+MAX_TRACEBACK = 8000
+"""Characters of a traceback that are sent."""
+NOTHING = -1
+"""In the list of pictures being read: this worker reads none."""
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that a process gets when its parent ends."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One sample to be made."""
+
+    slot: int
+    row: int
+    height: int
+    width: int
+    epoch: int
+    position: int
+
+    def pack(self) -> bytes:
+        """Returns the form in which it is sent."""
+        return TASK.pack(self.slot, self.row, self.height, self.width, self.epoch, self.position)
+
+
+def run_task(task: Task, maker: SampleMaker, ring: Ring) -> list[tuple[int, str]]:
+    """Makes one sample in its place of the ring and returns the pictures that could not be read.
+
+    Raises:
+        ImageError: see `SampleMaker.make`.
+    """
+    out = ring.picture(task.slot, task.row, task.height, task.width)
+    sample = maker.make(task.epoch, task.position, out)
+    ring.write(task.slot, task.row, sample)
+    return sample.failures
+
+
+def work(tasks: socket.socket, maker: SampleMaker, ring: Ring, reading: NDArray[np.int64]) -> None:
+    """Serves tasks until the other end closes.
+
+    Args:
+        tasks: connection to the server, one message a task.
+        maker: makes the samples.
+        ring: where they go.
+        reading: (1,) the number of the picture being read, for the server to see.
+    """
+    while message := tasks.recv(TASK.size):
+        answer = _answer(Task(*TASK.unpack(message)), maker, ring)
+        reading[0] = NOTHING
+        tasks.send(answer)
+
+
+def _answer(task: Task, maker: SampleMaker, ring: Ring) -> bytes:
+    reply: dict[str, Any] = {}
+    try:
+        failures = run_task(task, maker, ring)
+        if not failures:
+            return DONE
+        reply["failures"] = failures
+    except ImageError as error:
+        reply["error"] = f"too many pictures cannot be read; the last one: {error}"
+    except Exception:
+        # Not a fault of a picture, which is an ImageError, but of the program: it must be seen, not worked around.
+        reply["error"] = traceback.format_exc(limit=-8)[-MAX_TRACEBACK:]
+    return json.dumps(reply).encode()
+
+
+def become_worker() -> None:
+    """Sets up the process after the fork: dies with its parent, leaves signals to it, uses one thread."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    gc.freeze()  # the collector would write to, and so copy, every page that is shared with the server
+    cv2.setNumThreads(1)
+    cv2.ocl.setUseOpenCL(False)
+
+
+def parent_is(pid: int) -> bool:
+    """False when the parent ended before `become_worker` could ask to be told."""
+    return os.getppid() == pid
