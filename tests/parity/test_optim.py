@@ -1,4 +1,4 @@
-"""Schedules, parameter groups, optimizers, EMA and early stopping against parity/optim/*.npz, schedules.json, facts.json."""
+"""Schedules, parameter groups, optimizers, EMA and early stopping against all of parity/optim but the train steps."""
 
 import json
 import zlib
@@ -204,7 +204,9 @@ def test_fitness_weights(facts: dict[str, Any]) -> None:
 
 def test_early_stopping(facts: dict[str, Any]) -> None:
     stopper = EarlyStop(patience=3)
-    for epoch, score, stop, may_stop, best_epoch in facts["early_stopping_patience3_rows_epoch_fitness_stop_possible_best"]:
+    for epoch, score, stop, may_stop, best_epoch in facts[
+        "early_stopping_patience3_rows_epoch_fitness_stop_possible_best"
+    ]:
         stopper.record(epoch, score)
         assert (stopper.should_stop(epoch), stopper.may_stop_next(epoch)) == (stop, may_stop)
         assert stopper.best_epoch == best_epoch

@@ -69,7 +69,9 @@ class DeviceFeed:
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
         self.dtype = dtype
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.wait_s = 0.0
+        """Time that the trainer has waited for the loader so far."""
+        self._stream = _stream(device) if device.type == "cuda" else None
 
     def __call__(self, batches: Iterable[Batch]) -> Iterator[DeviceBatch]:
         """Yields each batch in order and gives its slot back to the loader once it is copied."""
@@ -90,13 +92,15 @@ class DeviceFeed:
     def _on_cpu(self, batch: Batch) -> DeviceBatch:
         images = to_unit_range(batch.images, self.dtype)
         rows = batch.targets.clone()
+        self.wait_s += batch.wait_s
         batch.release()
         return DeviceBatch(images, pack_targets(rows, len(images)), rows)
 
     def _start_copy(self, batch: Batch, stream: torch.cuda.Stream) -> tuple[DeviceBatch, torch.cuda.Event]:
+        self.wait_s += batch.wait_s
         rows = batch.targets.clone()
         packed = pack_targets(rows, len(batch.images)).pin_memory()
-        copied = torch.cuda.Event()
+        copied = _event()
         with torch.cuda.stream(stream):
             raw = batch.images.to(self.device, non_blocking=True)
             targets = packed.to(self.device, non_blocking=True)
@@ -107,6 +111,14 @@ class DeviceFeed:
         images.record_stream(current)
         targets.record_stream(current)
         return DeviceBatch(images, targets, rows), copied
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # not annotated in torch
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]  # not annotated in torch
 
 
 def _release(batch: Batch, copied: torch.cuda.Event) -> None:

@@ -56,7 +56,9 @@ def sum_gradients(parameters: Sequence[nn.Parameter], ranks: Ranks) -> None:
     grads = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([grad.flatten() for grad in grads])
     dist.all_reduce(flat)
-    parts = [part.view(grad.shape) for part, grad in zip(flat.split([g.numel() for g in grads]), grads, strict=True)]
+    parts = [
+        part.view(grad.shape) for part, grad in zip(torch.split(flat, [g.numel() for g in grads]), grads, strict=True)
+    ]
     torch._foreach_copy_(grads, parts)
 
 

@@ -2,9 +2,12 @@
 
 import copy
 import math
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+ModelType = TypeVar("ModelType", bound=nn.Module)
 
 EMA_DECAY = 0.9999
 """Decay after many updates."""
@@ -17,7 +20,7 @@ def ema_decay(updates: int) -> float:
     return EMA_DECAY * (1 - math.exp(-updates / EMA_RAMP_UPDATES))
 
 
-class ModelEma:
+class ModelEma(Generic[ModelType]):
     """A second model whose parameters and float buffers follow the trained one; integer buffers keep their value.
 
     Args:
@@ -25,8 +28,8 @@ class ModelEma:
         updates: number of updates done before, after a resume.
     """
 
-    def __init__(self, model: nn.Module, updates: int = 0) -> None:
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+    def __init__(self, model: ModelType, updates: int = 0) -> None:
+        self.model: ModelType = copy.deepcopy(model).eval().requires_grad_(False)
         self.updates = updates
         self._averages = _float_tensors(self.model)
         self._sources = _float_tensors(model)

@@ -20,7 +20,7 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             copies.update((name, tensors[name].detach().clone(memory_format=torch.contiguous_format)) for name in names)
             continue
         flat = torch.cat([tensors[name].detach().flatten() for name in names]).cpu()
-        parts = flat.split([tensors[name].numel() for name in names])
+        parts = torch.split(flat, [tensors[name].numel() for name in names])
         copies.update((name, part.view(tensors[name].shape).clone()) for name, part in zip(names, parts, strict=True))
     return {name: copies[name] for name in tensors}
 

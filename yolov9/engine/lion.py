@@ -1,4 +1,4 @@
-"""LION optimizer: sign of an interpolated momentum (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms")."""
+"""LION, an optimizer by the sign of a momentum: Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, overload

@@ -52,7 +52,9 @@ class ResultsFile:
         try:
             write_text_atomically(self._path, "\n".join(lines) + "\n")
         except OSError as error:
-            LOG.error("%s could not be written: %s; its rows are kept and written with the next epoch", self._path, error)
+            LOG.error(
+                "%s could not be written: %s; its rows are kept and written with the next epoch", self._path, error
+            )
 
 
 class Board:
@@ -68,7 +70,7 @@ class Board:
         try:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(folder), purge_step=first_epoch or None)  # type: ignore[no-untyped-call]
+            self._writer = SummaryWriter(str(folder), purge_step=first_epoch or None)
         except ImportError:
             LOG.info("tensorboard is not installed: no event file is written")
         except OSError as error:

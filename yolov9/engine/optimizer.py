@@ -1,7 +1,7 @@
 """Parameter groups and optimizers of the recipe, and their state by parameter name for checkpoints."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -84,9 +84,7 @@ def build_optimizer(
         return AdamW(params, lr=lr, betas=(momentum, ADAM_BETA2), weight_decay=0.0, amsgrad=True, fused=fused)
     if kind == "LION":
         return Lion(params, lr=lr, betas=(momentum, LION_BETA2))
-    raise UserError(
-        found=f"--optimizer {kind}", needed="one of SGD, Adam, AdamW, LION", remedy="--optimizer SGD"
-    )
+    raise UserError(found=f"--optimizer {kind}", needed="one of SGD, Adam, AdamW, LION", remedy="--optimizer SGD")
 
 
 def set_step_values(optimizer: Optimizer, values: StepValues) -> None:
@@ -121,7 +119,7 @@ def optimizer_state(optimizer: Optimizer, groups: ParameterGroups) -> dict[str, 
     """Returns the tensors that the optimizer keeps, by parameter name; they are not copied."""
     names = groups.name_of
     return {
-        names[parameter]: {key: value for key, value in state.items() if isinstance(value, Tensor)}
+        names[cast(nn.Parameter, parameter)]: {key: value for key, value in state.items() if isinstance(value, Tensor)}
         for parameter, state in optimizer.state.items()
     }
 

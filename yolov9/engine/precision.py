@@ -47,6 +47,13 @@ def choose_precision(amp: str, device: torch.device) -> Precision:
     return Precision(device, torch.bfloat16 if native else torch.float16)
 
 
+def validation_precision(training: Precision) -> Precision:
+    """Number format of validation: fp16 on a GPU, whose mantissa is finer than that of bf16; else as in training."""
+    if training.device.type != "cuda" or training.dtype == torch.float32:
+        return training
+    return Precision(training.device, torch.float16)
+
+
 def resolve_device(name: str, local_rank: int = 0) -> torch.device:
     """Returns the device of this process.
 

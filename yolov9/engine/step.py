@@ -5,6 +5,7 @@ Nothing here waits for the device: losses and faults are counted in tensors and 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +78,7 @@ class TrainStep:
         model: nn.Module,
         loss: DetectionLoss,
         optimizer: Optimizer,
-        ema: ModelEma | None,
+        ema: ModelEma[Any] | None,
         precision: Precision,
         ranks: Ranks | None = None,
     ) -> None:

@@ -1,0 +1,48 @@
+"""What a training run asks of its two loaders."""
+
+from yolov9.data import DatasetIndex
+from yolov9.data.loader import LoaderSettings
+from yolov9.engine.run_context import RunContext
+from yolov9.engine.schedule import mosaic_off_epoch
+
+VALIDATION_PAD = 0.5
+"""Border of rectangular validation batches, in strides; the published scores use it."""
+VALIDATION_BATCH_FACTOR = 2
+"""Validation keeps no activations for a backward pass, so twice the pictures fit."""
+
+
+def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSettings:
+    """Returns the settings of the loader of training batches of this rank."""
+    settings, on_gpu = context.settings, context.precision.device.type == "cuda"
+    return LoaderSettings(
+        index=index,
+        imgsz=settings.imgsz,
+        batch_size=context.batch,
+        workers=settings.workers or 0,
+        seed=settings.seed,
+        recipe=context.recipe,
+        mode="train",
+        rect=settings.rect,
+        close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
+        epochs=settings.epochs,
+        rank=context.ranks.rank,
+        world=context.ranks.world,
+        pin=on_gpu,
+    )
+
+
+def val_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSettings:
+    """Returns the settings of the loader of validation batches: rectangles, nothing random."""
+    settings, on_gpu = context.settings, context.precision.device.type == "cuda"
+    return LoaderSettings(
+        index=index,
+        imgsz=settings.imgsz,
+        batch_size=min(len(index), context.batch * (VALIDATION_BATCH_FACTOR if on_gpu else 1)),
+        workers=settings.workers or 0,
+        seed=settings.seed,
+        recipe=context.recipe,
+        mode="val",
+        rect=True,
+        pad=VALIDATION_PAD,
+        pin=on_gpu,
+    )

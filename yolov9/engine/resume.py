@@ -1,0 +1,142 @@
+"""Going on with a run: which file, which settings, and what is said about each of them."""
+
+from collections.abc import Collection
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from yolov9.config.recipe import Recipe, recipe_from_dict
+from yolov9.config.settings import TrainSettings
+from yolov9.engine.checkpoint import LAST, newest_loadable
+from yolov9.errors import UserError
+from yolov9.logs import LOG
+
+AUTO = "auto"
+"""Value of --resume without a path: the newest run."""
+OF_THIS_PROCESS = frozenset(
+    {
+        "accumulate",
+        "amp",
+        "batch_size",
+        "cache",
+        "close_mosaic",
+        "data",
+        "device",
+        "epochs",
+        "exist_ok",
+        "name",
+        "noplots",
+        "nosave",
+        "noval",
+        "patience",
+        "project",
+        "quiet",
+        "resume",
+        "save_period",
+        "sync_bn",
+        "workers",
+    }
+)
+"""Settings that may differ from those of the run: the machine, the place of the files, and how long it goes on."""
+ALWAYS_NEW = frozenset({"device", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp"})
+"""Settings that describe the machine or this command, so they are taken as they are now."""
+
+
+def find_resumed(settings: TrainSettings, run_dir: Path) -> tuple[Path, dict[str, Any]]:
+    """Returns the checkpoint that `--resume` means, and its content.
+
+    Args:
+        settings: `resume` is a path, or "auto" for this run folder or else the newest one beside it.
+        run_dir: folder that the plan has chosen.
+
+    Raises:
+        UserError: there is nothing that can be resumed.
+    """
+    if settings.resume != AUTO:
+        return newest_loadable(Path(settings.resume))
+    if (run_dir / "weights" / LAST).exists():
+        return newest_loadable(run_dir)
+    found = sorted(run_dir.parent.glob(f"*/weights/{LAST}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UserError(
+            found=f"no run under {run_dir.parent} has a weights/{LAST}",
+            needed="a run that was stopped",
+            remedy="--resume RUN/weights/last.pt, or leave --resume out",
+        )
+    return newest_loadable(found[-1])
+
+
+def merge_settings(
+    saved: dict[str, Any], now: TrainSettings, given: Collection[str] | None = None
+) -> tuple[TrainSettings, list[str]]:
+    """Joins the settings of a run with those of the command that resumes it.
+
+    Args:
+        saved: settings in the checkpoint.
+        now: settings of this command.
+        given: names that the user typed; None: those that differ from the defaults.
+
+    Returns:
+        The settings to use, and one line for each that was kept, overridden or refused.
+    """
+    defaults, current = asdict(TrainSettings()), asdict(now)
+    typed = {name for name in current if current[name] != defaults[name]} if given is None else set(given)
+    values: dict[str, Any] = {}
+    lines: list[str] = []
+    for name in (field.name for field in fields(TrainSettings)):
+        old, new = saved.get(name, defaults[name]), current[name]
+        values[name] = old
+        if name in ALWAYS_NEW:
+            values[name] = new
+        elif name not in typed or new == old:
+            if old != defaults[name]:
+                lines.append(f"kept        {name} = {old}")
+        elif name in OF_THIS_PROCESS:
+            values[name] = new
+            lines.append(f"overridden  {name} = {new} (was {old})")
+        else:
+            lines.append(f"refused     {name} = {new}: the run was started with {old}")
+    if "batch_size" not in typed and (current["batch_size"] or 0) > 0 and current["batch_size"] < values["batch_size"]:
+        values["batch_size"] = current["batch_size"]
+        lines.append(f"overridden  batch_size = {current['batch_size']}: more does not fit into the memory now")
+    return _keep_optimisation_batch(TrainSettings(**values), saved, typed), lines
+
+
+def recipe_of(content: dict[str, Any]) -> Recipe:
+    """Returns the recipe that a resumed run was started with."""
+    return recipe_from_dict(content["training"]["recipe"], "of the resumed run")
+
+
+def check_not_finished(content: dict[str, Any], settings: TrainSettings) -> None:
+    """Checks that a resumed run has something left to do.
+
+    Raises:
+        UserError: it came to its end, by its epochs or by its patience, and the command asks for no more.
+    """
+    progress, saved = content["training"]["progress"], content["training"]["settings"]
+    if not progress["finished"]:
+        return
+    extended = settings.epochs > saved["epochs"] or settings.patience != saved["patience"]
+    if settings.epochs > progress["epoch"] and extended:
+        return
+    raise UserError(
+        found=f"the run is finished: {progress['epoch']} of {saved['epochs']} epochs were trained",
+        needed="more epochs than before, to extend it",
+        remedy=f"--resume --epochs {saved['epochs'] + 10}",
+    )
+
+
+def log_resume(path: Path, content: dict[str, Any], lines: list[str]) -> None:
+    """Says from where a run goes on and what happened to each setting."""
+    progress = content["training"]["progress"]
+    LOG.info("resuming %s in epoch %d after %d batches", path, progress["epoch"], progress["batch"])
+    for line in lines:
+        LOG.info("  %s", line)
+
+
+def _keep_optimisation_batch(settings: TrainSettings, saved: dict[str, Any], typed: set[str]) -> TrainSettings:
+    """Another micro-batch keeps the pictures per optimizer step unless --accumulate is typed as well."""
+    accumulate, batch = saved.get("accumulate"), saved.get("batch_size")
+    if accumulate is None or batch is None or settings.batch_size == batch or "accumulate" in typed:
+        return settings
+    return replace(settings, accumulate=None, optimisation_batch=accumulate * batch)

@@ -1,0 +1,81 @@
+"""Decides which checkpoint files a run writes, and hands them to the writer."""
+
+import time
+from collections.abc import Callable
+
+from yolov9.engine.checkpoint import BEST, LAST, final_content
+from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
+from yolov9.engine.host_copy import copy_to_host
+from yolov9.engine.session import Session
+from yolov9.engine.training_state import capture
+from yolov9.errors import ExitCode, UserError
+
+SAVE_INTERVAL_S = 600.0
+"""Longest time inside an epoch without a checkpoint."""
+
+
+class RunSaver:
+    """Writes last.pt, best.pt and the files of `--save-period`; does nothing on ranks other than the first.
+
+    Args:
+        session: the run.
+        writer: writes one file after the other in the background.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, session: Session, writer: CheckpointWriter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session = session
+        self._writer = writer
+        self._clock = clock
+        self._saved_at = clock()
+
+    def due(self) -> bool:
+        """Tells whether it is time for a checkpoint inside the epoch."""
+        return not self._session.context.settings.nosave and self._clock() - self._saved_at >= SAVE_INTERVAL_S
+
+    def save_last(self, *, final: bool = False) -> None:
+        """Writes last.pt in the background.
+
+        Args:
+            final: the run ends here, so that `--nosave` does not count.
+        """
+        self._saved_at = self._clock()
+        context = self._session.context
+        if not context.ranks.is_first or (context.settings.nosave and not final):
+            return
+        content = capture(self._session)
+        if content is not None:
+            self._writer.submit(WriteJob(context.weights_dir / LAST, content, keep_previous=True))
+
+    def save_best(self, epoch: int) -> None:
+        """Writes best.pt: weights for detection, half precision."""
+        self._save_weights(BEST, epoch)
+
+    def save_period(self, epoch: int) -> None:
+        """Writes the weights of an epoch when `--save-period` asks for them."""
+        period = self._session.context.settings.save_period
+        if period > 0 and epoch > 0 and epoch % period == 0:
+            self._save_weights(f"epoch{epoch}.pt", epoch)
+
+    def finish(self) -> None:
+        """Waits for the last file.
+
+        Raises:
+            UserError: it could not be written.
+        """
+        self._writer.wait()
+        error = self._writer.error
+        if error is not None:
+            raise UserError(
+                found=f"the last checkpoint could not be written: {error.strerror}",
+                needed=f"a writable {self._session.context.weights_dir} with free space; older checkpoints are there",
+                remedy="free some space, then --resume",
+                exit_code=ExitCode.OUTPUT_NOT_WRITABLE,
+            )
+
+    def _save_weights(self, name: str, epoch: int) -> None:
+        context = self._session.context
+        if not context.ranks.is_first or context.settings.nosave:
+            return
+        content = final_content(self._session.facts, copy_to_host(self._session.ema.model.state_dict()), epoch)
+        self._writer.submit(WriteJob(context.weights_dir / name, content))

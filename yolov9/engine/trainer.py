@@ -1,0 +1,226 @@
+"""Training: the loop over epochs, with validation, checkpoints and an orderly stop at any step."""
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from yolov9.config.environment import read_environment
+from yolov9.config.recipe import load_recipe
+from yolov9.config.settings import TrainSettings
+from yolov9.engine.checkpoint_writer import CheckpointWriter
+from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
+from yolov9.engine.distributed import any_rank, process_group
+from yolov9.engine.logbook import make_run_folder
+from yolov9.engine.optimizer import set_step_values
+from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
+from yolov9.engine.resume import check_not_finished, find_resumed, log_resume, merge_settings, recipe_of
+from yolov9.engine.run_context import RunContext, with_defaults
+from yolov9.engine.run_report import RunReport
+from yolov9.engine.run_saver import RunSaver
+from yolov9.engine.schedule import optimizer_step_due
+from yolov9.engine.session import Session, open_session
+from yolov9.engine.stop import StopRequest
+from yolov9.engine.training_state import restore
+from yolov9.engine.validate import ValidationResult, ValidationStopped, validate
+from yolov9.errors import ExitCode, UserError
+from yolov9.logs import LOG
+
+MAX_BAD_UPDATES_IN_A_ROW = 30
+"""A run stops after so many updates with a gradient that is not finite; an fp16 scaler finds its scale in about 16."""
+STOP_CHECK_INTERVAL = 8
+"""With several ranks, micro-batches between two agreements on whether to stop."""
+
+
+class Trainer:
+    """One training run, from its settings to its exit code.
+
+    Args:
+        settings: options of `train`, usually completed by a plan.
+        run_dir: folder for the results; when a run is resumed from another folder, that one is used.
+        given: names of the options that the user typed; None: those that differ from the defaults.
+    """
+
+    def __init__(self, settings: TrainSettings, run_dir: Path, given: Collection[str] | None = None) -> None:
+        self._settings = settings
+        self._run_dir = run_dir
+        self._given = given
+
+    def run(self) -> ExitCode:
+        """Trains.
+
+        Returns:
+            DONE, or STOPPED_RESUMABLE after a stop that was asked for.
+
+        Raises:
+            UserError: something that the user can put right.
+        """
+        with StopRequest() as stop:
+            settings, content = self._settings, None
+            recipe = load_recipe(settings.hyp)
+            if settings.resume:
+                path, content = find_resumed(settings, self._run_dir)
+                settings, lines = merge_settings(content["training"]["settings"], settings, self._given)
+                check_not_finished(content, settings)
+                recipe, self._run_dir = recipe_of(content), path.parent.parent
+                log_resume(path, content, lines)
+            make_run_folder(self._run_dir)
+            environment = read_environment()
+            device = resolve_device(settings.device, environment.local_rank)
+            set_backend_switches(device)
+            with process_group(environment, device) as ranks:
+                context = RunContext(
+                    settings=with_defaults(settings),
+                    recipe=recipe,
+                    run_dir=self._run_dir,
+                    precision=choose_precision(settings.amp, device),
+                    ranks=ranks,
+                    environment=environment,
+                )
+                return _train(context, content, stop)
+
+
+def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest) -> ExitCode:
+    with ExitStack() as stack:
+        session = stack.enter_context(open_session(context, content))
+        if content is not None:
+            restore(session, content)
+        writer = stack.enter_context(CheckpointWriter())
+        report = stack.enter_context(RunReport(session))
+        return TrainingLoop(session, RunSaver(session, writer), report, stop).run()
+
+
+class TrainingLoop:
+    """Runs the epochs of a session.
+
+    Args:
+        session: the run, fresh or restored.
+        saver: writes checkpoints.
+        report: writes log lines, tables and pictures.
+        stop: tells whether to stop after the current micro-batch.
+    """
+
+    def __init__(self, session: Session, saver: RunSaver, report: RunReport, stop: StopRequest) -> None:
+        self._session = session
+        self._saver = saver
+        self._report = report
+        self._stop = stop
+        settings, precision = session.context.settings, session.context.precision
+        self._feed = DeviceFeed(precision.device, precision.dtype)
+        self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
+
+    def run(self) -> ExitCode:
+        """Trains until the last epoch, the end of patience, or a stop."""
+        session, progress = self._session, self._session.progress
+        progress.finished = False
+        self._report.start()
+        while progress.epoch < session.schedule.epochs:
+            self._report.start_epoch()
+            if not self._train_epoch():
+                return self._stopped()
+            self._check_faults()
+            # Before validation, so that nothing that happens there costs the epoch.
+            self._saver.save_last()
+            try:
+                ended = self._end_epoch()
+            except ValidationStopped:
+                return self._stopped()
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            session.step.meter.reset()
+            if ended:
+                break
+        progress.finished = True
+        self._saver.save_last(final=True)
+        self._saver.finish()
+        self._report.final()
+        return ExitCode.DONE
+
+    def _stopped(self) -> ExitCode:
+        progress = self._session.progress
+        self._saver.save_last(final=True)
+        self._saver.finish()
+        LOG.warning("stopped in epoch %d after %d batches; --resume goes on", progress.epoch, progress.batch)
+        return ExitCode.STOPPED_RESUMABLE
+
+    def _train_epoch(self) -> bool:
+        """Trains what is left of the current epoch; returns False when it was stopped in between."""
+        session, progress = self._session, self._session.progress
+        if progress.batch >= session.schedule.batches_per_epoch:
+            return True
+        session.model.train()
+        batches = session.train_loader.epoch(progress.epoch, start_batch=progress.batch)
+        for batch in self._feed(batches):
+            self._train_batch(batch)
+            progress.batch += 1
+            if self._stop_agreed():
+                return False
+            if self._saver.due():
+                self._saver.save_last()
+            if self._report.inside_epoch(self._feed.wait_s):
+                self._check_faults()
+        return True
+
+    def _train_batch(self, batch: DeviceBatch) -> None:
+        session, progress, iteration = self._session, self._session.progress, self._session.iteration
+        values = session.schedule.at(iteration)
+        images = batch.images if self._multi_scale is None else self._multi_scale.apply(batch.images, iteration)
+        self._report.see_batch(batch)
+        session.step.add_gradient(images, batch.targets)
+        if optimizer_step_due(iteration, progress.last_step, values.accumulate):
+            set_step_values(session.optimizer, values)
+            session.step.update()
+            progress.last_step = iteration
+            progress.optimizer_steps += 1
+
+    def _end_epoch(self) -> bool:
+        """Validates on the first rank and tells all of them whether the run ends here for want of progress."""
+        session, epoch = self._session, self._session.progress.epoch
+        settings, ranks = session.context.settings, session.context.ranks
+        last = epoch + 1 == session.schedule.epochs
+        exhausted = stopped = False
+        if ranks.is_first:
+            try:
+                result = self._validate() if last or not settings.noval else None
+            except ValidationStopped:
+                stopped = True
+            else:
+                self._report.end_epoch(result)
+                if result is not None:
+                    if session.stopper.record(epoch, result.scores.fitness):
+                        self._saver.save_best(epoch)
+                    exhausted = session.stopper.should_stop(epoch)
+                self._saver.save_period(epoch)
+        device = session.context.precision.device
+        if any_rank(stopped, ranks, device):
+            raise ValidationStopped
+        if exhausted:
+            LOG.info("no better score for %d epochs: the run ends", settings.patience)
+        return any_rank(exhausted, ranks, device)
+
+    def _validate(self) -> ValidationResult:
+        session = self._session
+        assert session.val_loader is not None, "the first rank validates"
+        return validate(
+            session.ema.model,
+            session.val_loader,
+            precision=validation_precision(session.context.precision),
+            loss=session.loss,
+            stop=lambda: self._stop.requested,
+        )
+
+    def _stop_agreed(self) -> bool:
+        session = self._session
+        if session.context.ranks.world > 1 and session.progress.batch % STOP_CHECK_INTERVAL:
+            return False
+        return any_rank(self._stop.requested, session.context.ranks, session.context.precision.device)
+
+    def _check_faults(self) -> None:
+        faults = self._session.step.faults()
+        if faults.total:
+            LOG.warning("%d updates left out so far: their gradient was not finite", faults.total)
+        if faults.in_a_row >= MAX_BAD_UPDATES_IN_A_ROW:
+            raise UserError(
+                found=f"the last {faults.in_a_row} updates had a gradient that is not finite",
+                needed="finite losses; half precision or the learning rate is the usual cause",
+                remedy="--resume --amp off, or a recipe with a lower lr0",
+            )

@@ -1,0 +1,127 @@
+"""What a run remembers in a checkpoint, and how a new process takes it up again."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yolov9.engine.checkpoint import Progress, training_content
+from yolov9.engine.host_copy import all_finite, copy_to_host
+from yolov9.engine.optimizer import load_optimizer_state, optimizer_state
+from yolov9.engine.session import Session
+from yolov9.logs import LOG
+
+SEPARATOR = "::"
+"""Between parameter name and state name while all optimizer tensors travel in one mapping."""
+
+
+def capture(session: Session) -> dict[str, Any] | None:
+    """Copies the whole state of a run to the memory of the host.
+
+    Returns:
+        Content of a checkpoint; None when a weight is not a finite number, so that it never replaces a good one.
+    """
+    context, step = session.context, session.step
+    model = copy_to_host(session.model.state_dict())
+    ema = copy_to_host(session.ema.model.state_dict())
+    if not (all_finite(model) and all_finite(ema)):
+        LOG.error("a weight is not a finite number: no checkpoint is written, the one before stays")
+        return None
+    progress = session.progress
+    progress.best_score, progress.best_epoch = session.stopper.best_score, session.stopper.best_epoch
+    progress.loss_sums = step.meter.state()
+    flat = {
+        f"{name}{SEPARATOR}{key}": value
+        for name, state in optimizer_state(session.optimizer, session.groups).items()
+        for key, value in state.items()
+    }
+    training = {
+        "optimizer": {"kind": context.settings.optimizer, "state": _nested(copy_to_host(flat))},
+        "gradients": copy_to_host(_pending_gradients(session)),
+        "scaler": step.scaler.state_dict(),
+        "ema_updates": session.ema.updates,
+        "batches_per_epoch": session.schedule.batches_per_epoch,
+        "batch": context.batch,
+        "world": context.ranks.world,
+        "pictures_per_step": context.pictures_per_step,
+        "rng": _random_states(context.precision.device),
+        "settings": asdict(context.settings),
+        "recipe": context.recipe.as_dict(),
+    }
+    return training_content(session.facts, progress, model, ema, training)
+
+
+def restore(session: Session, content: dict[str, Any]) -> None:
+    """Brings a fresh session to the state that `capture` returned.
+
+    Another batch size or number of ranks moves the position to the same share of the epoch: no picture is skipped,
+    those of the last micro-batch may come twice.
+    """
+    training = content["training"]
+    session.model.load_state_dict(content["model"])
+    session.ema.model.load_state_dict(content["ema"])
+    session.ema.updates = training["ema_updates"]
+    saved = training["optimizer"]
+    unfit = load_optimizer_state(session.optimizer, session.groups, saved["state"])
+    if unfit and training["progress"]["optimizer_steps"]:
+        LOG.warning("optimizer state of %d tensors starts afresh, the first is %s", len(unfit), unfit[0])
+    if session.step.scaler.is_enabled() and training["scaler"]:
+        session.step.scaler.load_state_dict(training["scaler"])
+    if session.context.ranks.is_first:
+        _load_gradients(session, training["gradients"])
+    session.progress = _position(session, training)
+    session.step.meter.load(session.progress.loss_sums)
+    session.stopper.best_score = session.progress.best_score
+    session.stopper.best_epoch = session.progress.best_epoch
+    _load_random_states(training["rng"], session.context.precision.device)
+
+
+def _position(session: Session, training: dict[str, Any]) -> Progress:
+    progress = Progress(**training["progress"])
+    before, now = training["batches_per_epoch"], session.schedule.batches_per_epoch
+    former = training["batch"] * training["world"]
+    current = session.context.batch * session.context.ranks.world
+    if (before, former) == (now, current):
+        return progress
+    pending = progress.epoch * before + progress.batch - 1 - progress.last_step
+    complete = progress.batch >= before
+    progress.batch = now if complete else min(progress.batch * former // current, now - 1)
+    progress.last_step = progress.epoch * now + progress.batch - 1 - round(pending * former / current)
+    return progress
+
+
+def _pending_gradients(session: Session) -> dict[str, Tensor]:
+    """Gradients of micro-batches that no optimizer step has used yet; empty right after a step."""
+    if session.progress.last_step == session.iteration - 1:
+        return {}
+    return {name: parameter.grad for group in session.groups for name, parameter in group if parameter.grad is not None}
+
+
+def _load_gradients(session: Session, saved: dict[str, Tensor]) -> None:
+    for group in session.groups:
+        for name, parameter in group:
+            if name in saved and parameter.requires_grad:
+                gradient = torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(saved[name])
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.copy_(gradient)
+
+
+def _nested(flat: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    nested: dict[str, dict[str, Tensor]] = {}
+    for path, value in flat.items():
+        name, key = path.split(SEPARATOR)
+        nested.setdefault(name, {})[key] = value
+    return nested
+
+
+def _random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _load_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

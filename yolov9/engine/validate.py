@@ -1,0 +1,236 @@
+"""Validation: predictions of a model on a split, compared with the labels."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from yolov9.data.loader import Batch, Loader
+from yolov9.engine.device_batch import to_unit_range
+from yolov9.engine.metrics import ClassScores, ConfusionMatrix, average_precision_per_class, match_detections
+from yolov9.engine.precision import Precision
+from yolov9.logs import LOG
+from yolov9.loss import DetectionLoss, pack_targets
+from yolov9.model import DetectionModel
+from yolov9.ops.boxes import scale_boxes, xywh_to_xyxy
+from yolov9.ops.nms import nms
+
+CONF = 0.001
+"""Smallest confidence: low, so that the precision-recall curves reach their ends."""
+IOU = 0.7
+"""Overlap above which the weaker box is dropped."""
+MAX_DETECTIONS = 300
+"""Most detections of a picture."""
+
+Rows = NDArray[np.float32]
+WatchBatch = Callable[[Batch, list[Rows]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """How predictions become detections."""
+
+    conf: float = CONF
+    iou: float = IOU
+    max_det: int = MAX_DETECTIONS
+    single_cls: bool = False
+    """Every detection has class 0, and boxes of different classes suppress each other."""
+
+
+@dataclass(frozen=True)
+class PictureResult:
+    """Detections of one picture, kept when somebody writes them to files."""
+
+    index: int
+    """Number of the picture in the split."""
+    rows: Rows
+    """(n, 6) left, top, right, bottom in pixels of the original picture, score, class."""
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """Everything that a validation finds."""
+
+    scores: ClassScores
+    confusion: ConfusionMatrix
+    losses: tuple[float, float, float]
+    """Mean box, class and distribution loss; zeros when no loss was asked for."""
+    pictures: int
+    labels: int
+    detections: list[PictureResult] = field(default_factory=list)
+
+    @property
+    def summary(self) -> tuple[float, float, float, float]:
+        """Precision, recall, mAP at IoU 0.5, mAP at 0.5 to 0.95."""
+        scores = self.scores
+        return scores.mean_precision, scores.mean_recall, scores.map50, scores.map50_95
+
+
+class ValidationStopped(Exception):
+    """Somebody asked the program to stop while it validated."""
+
+
+class ScoreKeeper:
+    """Collects matches of picture after picture; numpy only.
+
+    Args:
+        classes: number of classes.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.confusion = ConfusionMatrix(classes)
+        self.pictures = 0
+        self._correct: list[NDArray[np.bool_]] = []
+        self._found: list[Rows] = []
+        self._labels: list[Rows] = []
+
+    def add(self, detections: Rows, labels: Rows) -> None:
+        """Adds a picture.
+
+        Args:
+            detections: (n, 6) left, top, right, bottom, score, class; best score first.
+            labels: (m, 5) class, left, top, right, bottom, in the same pixels.
+        """
+        self.pictures += 1
+        self.confusion.add(detections, labels)
+        self._correct.append(match_detections(detections, labels))
+        self._found.append(detections[:, 4:6])
+        self._labels.append(labels[:, 0])
+
+    def scores(self) -> ClassScores:
+        """Returns the scores of all pictures together."""
+        found = np.concatenate(self._found) if self._found else np.zeros((0, 2), np.float32)
+        correct = np.concatenate(self._correct) if self._correct else np.zeros((0, 10), np.bool_)
+        return average_precision_per_class(correct, found[:, 0], found[:, 1], self.label_classes)
+
+    @property
+    def label_classes(self) -> Rows:
+        """Class numbers of all labels so far."""
+        return np.concatenate(self._labels) if self._labels else np.zeros(0, np.float32)
+
+
+def validate(
+    model: DetectionModel,
+    loader: Loader,
+    *,
+    precision: Precision,
+    conf: float = CONF,
+    iou: float = IOU,
+    max_det: int = MAX_DETECTIONS,
+    single_cls: bool = False,
+    loss: DetectionLoss | None = None,
+    keep_detections: bool = False,
+    watch: WatchBatch | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> ValidationResult:
+    """Runs a model over all pictures of a loader.
+
+    Args:
+        model: in evaluation mode, on the device of `precision`.
+        loader: a loader in mode "val".
+        precision: device and number format.
+        conf: smallest confidence.
+        iou: overlap above which the weaker box of a class is dropped.
+        max_det: most detections of a picture.
+        single_cls: treat all classes as one.
+        loss: also compute the loss of the main branch.
+        keep_detections: return the detections of every picture.
+        watch: is shown each batch and its detections in pixels of the network's picture, to draw them.
+        stop: asked before each batch whether to leave.
+
+    Raises:
+        ValidationStopped: `stop` said so.
+    """
+    thresholds = Thresholds(conf=conf, iou=iou, max_det=max_det, single_cls=single_cls)
+    keeper = ScoreKeeper(model.nc)
+    losses = torch.zeros(3, device=precision.device)
+    kept: list[PictureResult] = []
+    batches = 0
+    for batch in loader.epoch(0):
+        if stop():
+            raise ValidationStopped
+        found, items = _detect(model, batch, precision, loss, thresholds)
+        if items is not None:
+            losses += items
+        batches += 1
+        if watch is not None:
+            watch(batch, [rows.numpy() for rows in found])
+        for number, (rows, labels) in enumerate(_in_original_pixels(batch, found)):
+            keeper.add(rows, labels)
+            if keep_detections:
+                kept.append(PictureResult(int(batch.indices[number]), rows))
+        batch.release()
+    box, cls, dfl = (losses / max(batches, 1)).tolist()
+    return ValidationResult(
+        keeper.scores(), keeper.confusion, (box, cls, dfl), keeper.pictures, len(keeper.label_classes), kept
+    )
+
+
+@torch.inference_mode()
+def _detect(
+    model: DetectionModel,
+    batch: Batch,
+    precision: Precision,
+    loss: DetectionLoss | None,
+    thresholds: Thresholds,
+) -> tuple[list[Tensor], Tensor | None]:
+    """Detections of each picture on the CPU, in pixels of the network's picture, and the loss terms."""
+    images = to_unit_range(batch.images.to(precision.device, non_blocking=True), precision.dtype)
+    found: list[Tensor] = []
+    items: Tensor | None = None
+    first = 0
+    for decoded, raw in _parts_that_fit(images, model, precision):
+        found += nms(
+            decoded.float(),
+            thresholds.conf,
+            thresholds.iou,
+            agnostic=thresholds.single_cls,
+            multi_label=True,
+            max_det=thresholds.max_det,
+        )
+        if loss is not None:
+            table = pack_targets(batch.targets, len(images))[first : first + len(decoded)].to(precision.device)
+            _, terms = loss(raw, table)
+            share = len(decoded) / len(images)
+            items = terms * share if items is None else items + terms * share
+        first += len(decoded)
+    rows = torch.cat(found)
+    if thresholds.single_cls:
+        rows[:, 5] = 0
+    return list(torch.split(rows.cpu(), [len(part) for part in found])), items
+
+
+def _parts_that_fit(
+    images: Tensor, model: DetectionModel, precision: Precision
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """Predictions of a batch; when the memory of the GPU does not suffice, of its halves, quarters and so on."""
+    try:
+        with precision.autocast():
+            prediction = model.predict_with_raw(images)
+    except torch.OutOfMemoryError:
+        if len(images) == 1:
+            raise
+    else:
+        yield prediction[0], list(prediction[1])
+        return
+    LOG.warning("out of GPU memory in validation with %d pictures: going on in halves", len(images))
+    torch.cuda.empty_cache()
+    for half in torch.split(images, -(-len(images) // 2)):
+        yield from _parts_that_fit(half, model, precision)
+
+
+def _in_original_pixels(batch: Batch, found: list[Tensor]) -> Iterator[tuple[Rows, Rows]]:
+    """Detections and labels of each picture of a batch, both in pixels of the original picture."""
+    network_hw = (int(batch.images.shape[1]), int(batch.images.shape[2]))
+    scale = torch.tensor([network_hw[1], network_hw[0], network_hw[1], network_hw[0]], dtype=torch.float32)
+    for number, rows in enumerate(found):
+        shape = batch.shapes[number]
+        labels = batch.targets[batch.targets[:, 0] == number]
+        boxes = xywh_to_xyxy(labels[:, 2:6] * scale)
+        args = network_hw, shape.original_hw, shape.ratio_hw, shape.pad_wh
+        moved = torch.cat((scale_boxes(rows[:, :4], *args), rows[:, 4:]), 1)
+        label_rows = torch.cat((labels[:, 1:2], scale_boxes(boxes, *args)), 1)
+        yield moved.numpy(), label_rows.numpy()
