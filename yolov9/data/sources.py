@@ -2,7 +2,7 @@
 
 The order in which a text is understood:
 
-1. `sample`: a picture of our own, drawn on the spot.
+1. An empty text: a sample picture of our own, from the embedded data set.
 2. A whole number: a camera.
 3. `scheme://...` with a scheme of `STREAM_SCHEMES`: a network stream, or a video or picture behind http.
 4. A folder: its pictures and videos, by name; sub-folders and hidden files are left out.
@@ -36,12 +36,11 @@ VIDEO_SUFFIXES = frozenset(
 )
 LIST_SUFFIXES = frozenset({".txt", ".streams"})
 STREAM_SCHEMES = ("rtsp://", "rtsps://", "rtmp://", "http://", "https://", "tcp://", "udp://", "rtp://", "srt://")
-SAMPLE = "sample"
 
 WHAT_A_SOURCE_IS = (
     "a picture, a folder, a glob in quotes, a video, a .txt list, a .streams file, a camera number or a stream address"
 )
-SAMPLE_REMEDY = f"--source PICTURE, or --source {SAMPLE} for a picture of our own"
+SAMPLE_REMEDY = "--source PICTURE; without --source a sample picture of our own is used"
 
 
 class Source(Protocol):
@@ -73,12 +72,12 @@ def open_source(text: str, *, vid_stride: int = 1, group: int = 1) -> AbstractCo
     if vid_stride < 1:
         raise UserError(f"--vid-stride {vid_stride}", "a whole number from 1 on", "--vid-stride 1")
     if not text.strip():
-        raise UserError("no --source", WHAT_A_SOURCE_IS, SAMPLE_REMEDY)
+        return nullcontext(FileSource([_sample_picture()], vid_stride, group))
     if is_picture_address(text):
         return nullcontext(FileSource([text], vid_stride, group))
     if is_live(text):
         return _open_addresses([text], vid_stride, group)
-    path = Path(text)
+    path = Path(text).expanduser()
     if path.is_file() and path.suffix.lower() in LIST_SUFFIXES:
         lines = _list_lines(path)
         if all(is_live(line) for line in lines):
@@ -147,16 +146,14 @@ def _open_addresses(addresses: list[str], vid_stride: int, group: int) -> Abstra
 
 
 def _find_files(text: str) -> list[str]:
-    path = Path(text)
-    if text == SAMPLE and not path.exists():
-        return [_sample_picture()]
+    path = Path(text).expanduser()
     if path.is_dir():
         return _files_of_folder(path)
     if path.exists():
         return [str(path)]
     if glob.has_magic(text):
         # Path.glob does not take absolute patterns.
-        found = glob.glob(str(path.expanduser()), recursive=True)  # noqa: PTH207
+        found = glob.glob(str(path), recursive=True)  # noqa: PTH207
         matches = [name for name in sorted(found) if _is_usable(name)]
         if matches:
             return matches
@@ -167,7 +164,7 @@ def _find_files(text: str) -> list[str]:
 
 
 def _missing(text: str) -> UserError:
-    path = Path(text).absolute()
+    path = Path(text).expanduser().absolute()
     if not path.parent.is_dir():
         detail = f"the folder {path.parent} does not exist"
     else:
@@ -231,7 +228,9 @@ def _listed_files(path: Path, lines: list[str]) -> list[str]:
 def _sample_picture() -> str:
     """First validation picture of the embedded data set, which is drawn on first use."""
     config = load_dataset_config("", require=("val",))
-    return os.fsdecode(list_pictures(config.sources("val"), config.root)[0])
+    path = os.fsdecode(list_pictures(config.sources("val"), config.root)[0])
+    LOG.info("no --source: looking at a sample picture of our own, %s", path)
+    return path
 
 
 def _suffix(name: str) -> str:

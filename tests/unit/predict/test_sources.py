@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from yolov9.data.sources import SAMPLE, open_source
+from yolov9.data.sources import open_source
 from yolov9.data.video import Frame, mask_password
 from yolov9.errors import UserError
 
@@ -133,10 +133,13 @@ def test_real_odd_pictures_come_out_upright_or_are_left_out(real_data_dir: Path)
     assert "still.gif" in shapes
 
 
-@pytest.mark.parametrize("text", ["", "  "])
-def test_no_source_names_a_picture_of_our_own(text: str):
-    with pytest.raises(UserError, match=f"--source {SAMPLE}"):
-        _frames(text)
+def test_without_a_source_a_sample_picture_of_our_own_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
+):
+    monkeypatch.setenv("YOLOV9_CACHE_DIR", str(tmp_path))
+    (frame,) = _frames("")
+    assert frame.image.std() > 10
+    assert any("sample picture" in line for line in log_lines)
 
 
 def test_a_missing_picture_says_what_was_tried_and_what_is_near(tmp_path: Path, make_picture: Make):
