@@ -12,6 +12,7 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.uint8]
 
 _SUPERSAMPLING = 2  # objects are drawn at twice their size and reduced, which smooths their edges
+_GRAIN = np.float32(0.025)  # roughness of every surface
 
 
 @dataclass(frozen=True)
@@ -138,17 +139,16 @@ def _light(mask: Mask, paint: Floats, rng: np.random.Generator) -> Floats:
     facing = slope_x * math.cos(angle) + slope_y * math.sin(angle)
     facing = np.clip(-facing * len(mask) / 12, -1, 1)
     shade = 0.82 + 0.3 * facing + 0.12 * height
-    grain = rng.normal(0, 0.025, mask.shape).astype(np.float32)
+    grain = _GRAIN * rng.standard_normal(mask.shape, np.float32)
     lit = paint * shade[..., None] + np.clip(facing - 0.75, 0, 1)[..., None] * 0.6 + grain[..., None]
     return np.asarray(lit.clip(0, 1), np.float32)
 
 
 def _grid(side: int, turn: float) -> tuple[Floats, Floats]:
     """Returns y and x of every pixel, -1 … 1, in axes turned by `turn` radians."""
-    axis = (np.arange(side, dtype=np.float32) + 0.5) / side * 2 - 1
-    y, x = np.meshgrid(axis, axis, indexing="ij")
-    cos, sin = np.float32(math.cos(turn)), np.float32(math.sin(turn))
-    return y * cos - x * sin, x * cos + y * sin
+    axis = ((np.arange(side) + 0.5) / side * 2 - 1).astype(np.float32)
+    cos, sin = axis * np.float32(math.cos(turn)), axis * np.float32(math.sin(turn))
+    return cos[:, None] - sin[None, :], cos[None, :] + sin[:, None]
 
 
 def _filled(inside: NDArray[np.bool_]) -> Mask:

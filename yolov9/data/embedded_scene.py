@@ -1,4 +1,4 @@
-"""Composes a picture of the embedded data set: cluttered background, objects with shadows, one partly behind another."""
+"""Composes a picture of the embedded data set: clutter, objects with shadows, some partly behind others."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ LEAST_VISIBLE = 0.55
 
 _BACKGROUND_SHARE = 0.04  # pictures without objects
 _PLACING_TRIES = 12
+_GRAIN = np.float32(0.012)  # noise of a camera
 _INSIDE = 0.5  # alpha above which a pixel belongs to an object
 
 
@@ -51,8 +52,8 @@ def draw_scene(rng: np.random.Generator) -> Scene:
         areas.append(int((sprite.alpha > _INSIDE).sum()))
         owner[inside] = len(areas) - 1
         labels.append([kind, *_box_around(inside)])
-    canvas += rng.normal(0, 0.012, canvas.shape).astype(np.float32)  # grain of a camera
-    image = (canvas.clip(0, 1) * 255 * rng.uniform(0.75, 1.0)).astype(np.uint8)
+    canvas += _GRAIN * rng.standard_normal((height, width, 1), np.float32)
+    image = (canvas.clip(0, 1) * np.float32(255 * rng.uniform(0.75, 1.0))).astype(np.uint8)
     return Scene(image, np.array(labels, np.float64).reshape(-1, 5))
 
 

@@ -4,7 +4,6 @@ import io
 import os
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -17,6 +16,7 @@ SMALLEST_SIDE = 10
 LARGEST_LOSS = 0.05
 """Share of the rows of a JPEG that may be missing at its end for it to be used all the same."""
 
+_CUT_OFF = "cut off: part of the picture is missing"
 _TAIL_BYTES = 4096
 """The end marker of a JPEG is looked for here: cameras and editors append padding and small extras."""
 _JPEG_END = b"\xff\xd9"
@@ -43,7 +43,7 @@ def check_image(path: str) -> CheckedImage:
         ImageError: it cannot be used; the reason tells why.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(HEAD_BYTES)
             try:
@@ -61,7 +61,7 @@ def check_image(path: str) -> CheckedImage:
         raise ImageError(path, str(error)) from None
     if min(width, height) < SMALLEST_SIDE:
         raise ImageError(path, f"smaller than {SMALLEST_SIDE} pixels")
-    suffix = Path(path).suffix.lower().removeprefix(".")
+    suffix = path.rpartition(".")[2].lower()
     if not note and header is not None and _SAME_NAME.get(suffix, suffix) != header.format:
         note = f"{header.format.upper()} data under another name"
     return CheckedImage(width, height, note)
@@ -83,8 +83,10 @@ def _check(file: io.BufferedReader, size: int, header: ImageHeader | None) -> tu
         note = _check_jpeg(file, size)
     elif header.format == "png":
         _check_png(file)
+    elif header.format == "bmp":
+        _check_bmp(file, size, header)
     else:
-        _check_length(file, size, header)
+        _check_webp(file, size)
     return *header.upright_wh, note
 
 
@@ -96,7 +98,7 @@ def _check_jpeg(file: io.BufferedReader, size: int) -> str:
     file.seek(0)
     lost = _share_of_lost_rows(file.read())
     if lost > LARGEST_LOSS:
-        raise ValueError("cut off: part of the picture is missing")
+        raise ValueError(_CUT_OFF)
     return "JPEG without its end marker"
 
 
@@ -130,16 +132,26 @@ def _check_png(file: io.BufferedReader) -> None:
         length = int.from_bytes(start[:4], "big")
         body = file.read(length + 4) if len(start) == 8 else b""
         if len(body) < length + 4:
-            raise ValueError("cut off: part of the picture is missing")
+            raise ValueError(_CUT_OFF)
         if zlib.crc32(body[:length], zlib.crc32(start[4:])) != int.from_bytes(body[length:], "big"):
             raise ValueError("damaged PNG: wrong checksum")
         if start[4:] == b"IEND":
             return
 
 
-def _check_length(file: io.BufferedReader, size: int, header: ImageHeader) -> None:
-    """Compares the length that a BMP or WebP states with that of the file."""
-    file.seek(2 if header.format == "bmp" else 4)
-    stated = int.from_bytes(file.read(4), "little")
-    if size < (stated if header.format == "bmp" else stated + 8):
-        raise ValueError("cut off: part of the picture is missing")
+def _check_bmp(file: io.BufferedReader, size: int, header: ImageHeader) -> None:
+    """Compares the pixels that the header announces with the length of the file (a stated length is often wrong)."""
+    file.seek(10)
+    start = int.from_bytes(file.read(4), "little")
+    file.seek(28)
+    bits, compression = int.from_bytes(file.read(2), "little"), int.from_bytes(file.read(4), "little")
+    row_bytes = (header.width * bits + 31) // 32 * 4
+    if compression == 0 and size < start + row_bytes * header.height:
+        raise ValueError(_CUT_OFF)
+
+
+def _check_webp(file: io.BufferedReader, size: int) -> None:
+    """Compares the length that the container states with that of the file."""
+    file.seek(4)
+    if size < int.from_bytes(file.read(4), "little") + 8:
+        raise ValueError(_CUT_OFF)

@@ -187,9 +187,10 @@ def _without_duplicates(
 ) -> tuple[Floats, list[Floats]]:
     if len(labels) < 2:
         return labels, segments
+    data, width = labels.tobytes(), labels.itemsize * BOX_COLUMNS
+    if len({data[start : start + width] for start in range(0, len(data), width)}) == len(labels):
+        return labels, segments  # the usual case, without sorting
     unique, first = np.unique(labels, axis=0, return_index=True)
-    if len(unique) == len(labels):
-        return labels, segments
     kept = first.tolist()
     for place in sorted(set(range(len(labels))) - set(kept)):
         _note(problems, "repeated rows", "repaired", *lines[place])

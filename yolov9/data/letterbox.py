@@ -103,6 +103,6 @@ def loaded_hw(in_hw: tuple[int, int], imgsz: int) -> tuple[int, int]:
     return max(1, int(in_hw[0] * ratio)), max(1, int(in_hw[1] * ratio))
 
 
-def round_up_to_stride(size: int, stride: int) -> int:
-    """Returns the smallest multiple of `stride` that is not below `size` (both in pixels)."""
-    return math.ceil(size / stride) * stride
+def round_up(size: float, multiple: int) -> int:
+    """Returns the smallest multiple of `multiple` that is not below `size`: picture sizes, channels."""
+    return math.ceil(size / multiple) * multiple

@@ -40,7 +40,9 @@ def list_pictures(sources: tuple[Path, ...], root: Path) -> list[str]:
 def label_path_of(picture: str) -> str:
     """Returns the label file of a picture: the last "/images/" becomes "/labels/", the suffix becomes ".txt"."""
     head, found, tail = picture.rpartition("/images/")
-    return str(Path(f"{head}/labels/{tail}" if found else picture).with_suffix(".txt"))
+    path = f"{head}/labels/{tail}" if found else picture
+    dot = path.rfind(".")
+    return (path[:dot] if dot > path.rfind("/") + 1 else path) + ".txt"
 
 
 def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:

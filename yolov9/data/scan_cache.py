@@ -3,6 +3,7 @@
 A plain NPZ without pickles. Labels are not kept: they are read afresh at each start, so an edit can never be missed.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -40,7 +41,7 @@ class ScanCache:
         if self.path is None or not self.path.is_file():
             return {}
         try:
-            with np.load(self.path, allow_pickle=False) as arrays:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if str(arrays["format"]) != FORMAT:
                     raise ValueError(f"written by another version ({str(arrays['format'])[:60]})")
                 return _facts(arrays)
@@ -60,7 +61,8 @@ class ScanCache:
                 np.savez(file, **_arrays(facts))
             temporary.replace(self.path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             LOG.info(
                 "cache folder %s: %s; pictures will be checked again at the next start",
                 self.path.parent,
