@@ -1,4 +1,4 @@
-"""Mosaic and mixup against mosaic.npz: labels exactly, the picture through the one-step drawing with nothing else in it."""
+"""Mosaic and mixup against mosaic.npz: labels exactly, the picture through the one-step drawing."""
 
 import json
 
