@@ -43,7 +43,9 @@ class RunSettings:
 class TrainSettings(RunSettings):
     """Options of `train`."""
 
-    data: str = option("", "--data", help="data.yaml of the data set; default: a small data set that is drawn on the fly")
+    data: str = option(
+        "", "--data", help="data.yaml of the data set; default: a small data set that is drawn on the fly"
+    )
     cfg: str = option("", "--cfg", help="model by name or a graph YAML; default: that of --weights, else yolov9-s")
     weights: str = option("", "--weights", help='weights to start from; "" trains from scratch')
     hyp: str = option("scratch-high", "--hyp", help="recipe by name or a YAML file")
@@ -77,9 +79,17 @@ class TrainSettings(RunSettings):
     cache: str = option(
         "off", "--cache", nargs="?", const="ram", choices=["off", "ram", "disk"], help="keep decoded pictures"
     )
+    prefetch: int | None = option(
+        None,
+        "--prefetch",
+        type=int,
+        help="batches prepared or in use at a time; default: 4, fewer when memory is short",
+    )
     rect: bool = option(False, "--rect", help="rectangular batches; turns mosaic and shuffling off")
     multi_scale: bool = option(False, "--multi-scale", help="vary the picture size by half up and down")
-    resume: str = option("", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this last.pt")
+    resume: str = option(
+        "", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this last.pt"
+    )
     freeze: list[int] = option([0], "--freeze", nargs="+", type=int, help="freeze the first N layers, or these layers")
     patience: int = option(100, "--patience", help="stop after this many epochs without a better score; 0: never")
     save_period: int = option(-1, "--save-period", help="also keep a checkpoint every N epochs; -1: never")
@@ -87,6 +97,9 @@ class TrainSettings(RunSettings):
     noval: bool = option(False, "--noval", help="validate after the last epoch only")
     noplots: bool = option(False, "--noplots", help="draw no pictures of batches and curves")
     min_items: int = option(0, "--min-items", help="leave out training pictures with fewer objects than this")
+    allow_bad_labels: bool = option(
+        False, "--allow-bad-labels", help="go on with the rest when most label files cannot be used"
+    )
     sync_bn: bool = option(False, "--sync-bn", help="batch statistics over all GPUs")
     label_smoothing: float = option(0.0, "--label-smoothing", help="has no effect in YOLOv9; accepted and said")
     autoanchor: bool = option(False, "--autoanchor", help="nothing to do: YOLOv9 has no anchors")
@@ -117,6 +130,9 @@ class ValSettings(PredictSettings):
     max_det: int = option(300, "--max-det", help="most detections per picture")
     verbose: bool = option(False, "--verbose", help="print the table of classes")
     annotations: str = option("", "--annotations", help="COCO annotation file to score against, with --save-json")
+    allow_bad_labels: bool = option(
+        False, "--allow-bad-labels", help="go on with the rest when most label files cannot be used"
+    )
     noplots: bool = option(False, "--noplots", help="draw no pictures of batches and curves")
 
 

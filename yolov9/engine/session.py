@@ -79,14 +79,18 @@ def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
     config = load_dataset_config(settings.data, environment=environment)
 
     def build(split: str, min_items: int) -> DatasetIndex:
-        return DatasetIndex.build(
+        index = DatasetIndex.build(
             config,
             split,
             cache_dir=environment.cache_dir,
             single_cls=settings.single_cls,
             min_items=min_items,
             workers=max(1, settings.workers or 1),
+            allow_bad_labels=settings.allow_bad_labels,
         )
+        if context.ranks.is_first:
+            index.summary.write_report(context.run_dir / f"data_{split}.txt")
+        return index
 
     train = build("train", settings.min_items)
     return train, build("val", 0) if context.ranks.is_first else None

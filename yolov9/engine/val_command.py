@@ -117,6 +117,7 @@ def _read_split(settings: ValSettings) -> tuple[DatasetConfig, DatasetIndex]:
         cache_dir=environment.cache_dir,
         single_cls=settings.single_cls,
         workers=max(1, settings.workers or DEFAULT_WORKERS),
+        allow_bad_labels=settings.allow_bad_labels,
     )
     return config, index
 
