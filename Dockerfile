@@ -43,18 +43,19 @@ ARG CUDA=cuda13
 # UV_LINK_MODE: the cache mount is another file system, so hard links cannot work.
 # Byte code is compiled here: a container that starts from a read-only layer would do it again at each start.
 RUN --mount=type=bind,from=tools,source=/tools,target=/tools \
-    --mount=type=bind,source=env,target=/env \
+    --mount=type=bind,source=env/${CUDA}.lock,target=/packages.lock \
     --mount=type=cache,target=/var/cache/uv \
     python3 -m venv --without-pip /opt/venv \
     && UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_PYTHON=/opt/venv/bin/python \
-        /tools/bin/uv pip install --compile-bytecode --require-hashes -r "/env/${CUDA}.lock"
+        /tools/bin/uv pip install --compile-bytecode --require-hashes -r /packages.lock
 
 FROM base AS weights
 # none, all, or names such as yolov9-s,yolov9-c.pt; see env/weights.json. The weights are licensed under the GPL-3.0.
 ARG WEIGHTS=none
 # An address that replaces the release's, such as a mirror inside a company.
 ARG WEIGHTS_URL=
-RUN --mount=type=bind,source=env,target=/env \
+RUN --mount=type=bind,source=env/weights.json,target=/env/weights.json \
+    --mount=type=bind,source=env/fetch_weights.py,target=/env/fetch_weights.py \
     python3 /env/fetch_weights.py --weights "${WEIGHTS}" --url "${WEIGHTS_URL}" --out /weights
 
 FROM deps AS runtime

@@ -1,0 +1,45 @@
+"""docker stop reaches the trainer, which saves and says that it can go on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Start = Callable[..., object]
+ON_CPU = [r"WARN.*(no GPU|CPU)"]
+LONG = ("train", "--cfg", "yolov9-t", "--img", "64", "--epochs", "200", "--batch", "4", "--workers", "1")
+
+
+@pytest.fixture
+def options(data_dir: Path, runs_dir: Path) -> list[str]:
+    return ["--volume", f"{data_dir}:/data:ro", "--volume", f"{runs_dir}:/runs"]
+
+
+def test_p17_docker_stop_saves_in_time_and_the_run_goes_on(
+    start: Start,
+    run: Callable[..., str],
+    stop: Callable[..., float],
+    quiet: Callable,
+    options: list[str],
+    runs_dir: Path,
+) -> None:
+    container = start(*LONG, "--data", "/data/data.yaml", options=options)
+    container.wait_for(r"epoch\s+2/200")
+    assert stop(container, grace_s=60) < 60
+    assert container.wait() == 75
+    quiet(container.log(), ON_CPU)
+    assert (runs_dir / "train/exp/weights/last.pt").is_file()
+    words = ["train", "--resume", "runs/train/exp/weights/last.pt", "--epochs", "4"]
+    log = run(*words, options=options, expected=[*ON_CPU, r"WARN.*epochs"])
+    assert "epoch 4/4" in log
+
+
+def test_docker_stop_before_the_first_step_ends_the_container(start: Start, stop: Callable[..., float]) -> None:
+    container = start("bash", "-c", "trap 'exit 9' TERM; echo up; while :; do read -rt 1 <> <(:) || :; done")
+    container.wait_for("up")
+    assert stop(container, grace_s=30) < 30
+    assert container.wait() == 9
+
+
+def test_with_docker_init_there_is_no_complaint(run: Callable[..., str]) -> None:
+    assert run("bash", "-c", "echo fine", options=["--init"]) == "fine\n"

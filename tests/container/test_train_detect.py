@@ -1,0 +1,81 @@
+"""The main job in a container without a network: train, find the files, detect with them."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., str]
+TINY = ("--cfg", "yolov9-t", "--img", "64", "--epochs", "1", "--batch", "4", "--workers", "1")
+ON_CPU = [r"WARN.*(no GPU|CPU)"]
+"""A run without a GPU says so loudly."""
+
+
+@pytest.fixture
+def mounts(data_dir: Path, runs_dir: Path) -> list[str]:
+    return ["--volume", f"{data_dir}:/data:ro", "--volume", f"{runs_dir}:/runs"]
+
+
+def test_p35_one_epoch_of_the_embedded_data_set_and_detect_without_a_network(run: Run, runs_dir: Path) -> None:
+    mount = ["--volume", f"{runs_dir}:/runs"]
+    run("train", *TINY[:-4], "--batch", "16", options=mount, expected=ON_CPU)
+    folder = runs_dir / "train/exp"
+    for name in ("weights/last.pt", "weights/best.pt", "results.csv", "hyp.yaml", "opt.yaml", "plan.json"):
+        assert (folder / name).stat().st_size > 0, name
+    assert len(list(csv.reader((folder / "results.csv").open()))) == 2
+    assert json.loads((folder / "plan.json").read_text())["settings"]["epochs"] == 1
+    picture = next(runs_dir.rglob("images/val/*.jpg")).relative_to(runs_dir)
+    words = ["--weights", "runs/train/exp/weights/best.pt", "--source", f"runs/{picture}", "--img", "64"]
+    run("detect", *words, "--conf", "0.001", "--save-txt", options=mount, expected=ON_CPU)
+    assert (runs_dir / "detect/exp" / picture.name).stat().st_size > 0
+
+
+def test_p31_data_mounted_read_only_is_unchanged(
+    run: Run, mounts: list[str], data_dir: Path, tree_hash: Callable[[Path], str]
+) -> None:
+    before = tree_hash(data_dir)
+    run("train", "--data", "/data/data.yaml", *TINY, "--cache", "disk", options=mounts, expected=ON_CPU)
+    assert tree_hash(data_dir) == before
+
+
+def test_p32_any_user_on_a_read_only_root_owns_the_results(run: Run, mounts: list[str], runs_dir: Path) -> None:
+    options = ["--user", "12345:12345", "--read-only", "--tmpfs", "/tmp", *mounts]
+    run("train", "--data", "/data/data.yaml", *TINY, options=options, expected=ON_CPU)
+    assert (runs_dir / "train/exp/weights/best.pt").is_file()
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in runs_dir.rglob("*")} == {(12345, 12345)}
+
+
+def test_p32_an_unwritable_folder_for_results_stops_before_the_data_are_read(run: Run, mounts: list[str]) -> None:
+    options = [word.replace(":/runs", ":/runs:ro") for word in mounts]
+    log = run("train", "--data", "/data/data.yaml", *TINY, options=options, exit_code=73, expected=["ERROR"])
+    assert "runs" in log
+    assert "1000" in log
+
+
+def test_without_a_mount_results_go_to_the_volume_also_with_a_read_only_root(run: Run, data_dir: Path) -> None:
+    options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{data_dir}:/data:ro"]
+    run("train", "--data", "/data/data.yaml", *TINY, options=options, expected=ON_CPU)
+
+
+def test_p01_64_megabytes_of_shared_memory_are_enough(run: Run, mounts: list[str]) -> None:
+    words = ["--cfg", "yolov9-t", "--img", "640", "--epochs", "1", "--batch", "4", "--workers", "2"]
+    options = [*mounts, "--shm-size", "64m"]
+    run("train", "--data", "/data/data.yaml", *words, options=options, expected=[*ON_CPU, r"WARN.*shm"])
+
+
+def test_p37_a_gpu_that_is_asked_for_and_absent_is_an_error(run: Run, mounts: list[str]) -> None:
+    words = ["--data", "/data/data.yaml", *TINY, "--device", "0"]
+    log = run("train", *words, options=mounts, exit_code=69, expected=["ERROR"])
+    assert "--gpus" in log
+
+
+def test_p39_the_log_has_no_redraws_or_colours_and_the_time_zone_that_was_asked_for(
+    run: Run, mounts: list[str]
+) -> None:
+    options = [*mounts, "--env", "TZ=Asia/Kolkata"]
+    log = run("train", "--data", "/data/data.yaml", *TINY, options=options, expected=ON_CPU)
+    assert "\r" not in log
+    assert "\x1b" not in log
+    assert "+0530" in log
