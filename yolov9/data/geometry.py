@@ -1,7 +1,6 @@
 """Random perspective: its matrix, and what it does to boxes and polygons.
 
-All matrices are 3x3, float64, and act on columns (x, y, 1). The same matrix is applied to pixel indices and to box
-coordinates, as in the published recipe.
+All matrices are 3x3, float64, and act on columns (x, y, 1), in pixels counted from the edge of the picture.
 """
 
 from typing import NamedTuple

@@ -4,8 +4,10 @@ The published recipe builds a canvas of twice the picture size from four scaled 
 canvas exists on paper only: scaling, placing and warping are one matrix a picture, so each picture is read at the scale
 that is left in the end, resampled once, and not read at all when it ends up outside.
 
-Two kinds of coordinates meet. Boxes count pixel edges: a picture of width w goes from 0 to w. Matrices act on pixel
-numbers, whose centres are half a pixel further: column 0 covers -0.5 to 0.5.
+Everything is counted from the edge of a picture: column 0 covers 0 to 1, its centre is at 0.5, boxes of the whole picture
+go from 0 to its width. OpenCV counts pixel centres in whole numbers; the difference is made up for in one place
+(`_from_output`). The published recipe mixes the two, so that its pixels lie up to half a pixel beside their boxes when the
+scale is not 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,11 +56,9 @@ class Tile(NamedTuple):
     """Part of the canvas that it covers."""
 
     def matrix(self) -> Floats:
-        """Returns the matrix (3, 3) from pixel numbers of the source to pixel numbers of the canvas."""
+        """Returns the matrix (3, 3) from source to canvas."""
         scale_x, scale_y = self.scaled_wh[0] / self.source_wh[0], self.scaled_wh[1] / self.source_wh[1]
-        shift_x = (scale_x - 1) / 2 + self.offset_xy[0]
-        shift_y = (scale_y - 1) / 2 + self.offset_xy[1]
-        return np.array(((scale_x, 0.0, shift_x), (0.0, scale_y, shift_y), (0.0, 0.0, 1.0)))
+        return np.array(((scale_x, 0.0, self.offset_xy[0]), (0.0, scale_y, self.offset_xy[1]), (0.0, 0.0, 1.0)))
 
 
 def mosaic_tiles(
@@ -91,13 +91,13 @@ def letterbox_tile(picture: int, source_wh: tuple[int, int], plan: LetterboxPlan
 
 
 def mirror_matrix(width: int) -> Floats:
-    """Returns the matrix that mirrors pixel numbers left-right in a picture of that width."""
-    return np.array(((-1.0, 0.0, width - 1.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+    """Returns the matrix that mirrors a picture of that width left-right."""
+    return np.array(((-1.0, 0.0, width), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
 
 
 def turn_over_matrix(height: int) -> Floats:
-    """Returns the matrix that mirrors pixel numbers upside down in a picture of that height."""
-    return np.array(((1.0, 0.0, 0.0), (0.0, -1.0, height - 1.0), (0.0, 0.0, 1.0)))
+    """Returns the matrix that turns a picture of that height upside down."""
+    return np.array(((1.0, 0.0, 0.0), (0.0, -1.0, height), (0.0, 0.0, 1.0)))
 
 
 def compose(tiles: Sequence[Tile], matrix: Floats, read: ReadPicture, out: Picture) -> None:
@@ -105,7 +105,7 @@ def compose(tiles: Sequence[Tile], matrix: Floats, read: ReadPicture, out: Pictu
 
     Args:
         tiles: they must not overlap on the canvas.
-        matrix: (3, 3) from pixel numbers of the canvas to those of the output.
+        matrix: (3, 3) from canvas to output.
         read: called once for each tile that is visible.
         out: BGR, overwritten; `BORDER_GREY` where no tile is.
     """
@@ -155,10 +155,10 @@ _GREY = (BORDER_GREY, BORDER_GREY, BORDER_GREY)
 def _upright_target(region: Rectangle, matrix: Floats, size_hw: tuple[int, int]) -> Rectangle:
     """Output pixels whose centre lies in the region; neighbours that share an edge share no pixel and leave no gap."""
     height, width = size_hw
-    x = np.sort(np.array((region[0] - 0.5, region[2] - 0.5)) * matrix[0, 0] + matrix[0, 2])
-    y = np.sort(np.array((region[1] - 0.5, region[3] - 0.5)) * matrix[1, 1] + matrix[1, 2])
-    x1, x2 = np.clip(np.ceil(x), 0, width).astype(int).tolist()
-    y1, y2 = np.clip(np.ceil(y), 0, height).astype(int).tolist()
+    x = np.sort(np.array((region[0], region[2])) * matrix[0, 0] + matrix[0, 2])
+    y = np.sort(np.array((region[1], region[3])) * matrix[1, 1] + matrix[1, 2])
+    x1, x2 = np.clip(np.ceil(x - 0.5), 0, width).astype(int).tolist()
+    y1, y2 = np.clip(np.ceil(y - 0.5), 0, height).astype(int).tolist()
     return x1, y1, x2, y2
 
 
@@ -166,12 +166,12 @@ def _turned_target(region: Rectangle, matrix: Floats, size_hw: tuple[int, int]) 
     """The same as a mask (H, W), for any matrix."""
     height, width = size_hw
     back = np.linalg.inv(matrix)
-    columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None]
+    columns, rows = np.arange(width) + 0.5, np.arange(height)[:, None] + 0.5
     x, y = (back[k, 0] * columns + (back[k, 1] * rows + back[k, 2]) for k in (0, 1))
     if not is_affine(matrix):
         depth = back[2, 0] * columns + (back[2, 1] * rows + back[2, 2])
         x, y = x / depth, y / depth
-    inside = (x >= region[0] - 0.5) & (x < region[2] - 0.5) & (y >= region[1] - 0.5) & (y < region[3] - 0.5)
+    inside = (x >= region[0]) & (x < region[2]) & (y >= region[1]) & (y < region[3])
     return np.asarray(inside.view(np.uint8))
 
 
@@ -183,10 +183,10 @@ def _largest_scale(matrix: Floats) -> float:
 
 
 def _from_output(total: Floats, pitch_xy: tuple[float, float], corner_xy: tuple[int, int]) -> Floats:
-    """Matrix from pixel numbers of the output, counted from a corner, to those of the pixels that were read."""
+    """Matrix for OpenCV: from pixel numbers of the output, counted from a corner, to those of the pixels that were read."""
     shrink = np.diag((1 / pitch_xy[0], 1 / pitch_xy[1], 1.0))
-    shrink[:2, 2] = (1 / pitch_xy[0] - 1) / 2, (1 / pitch_xy[1] - 1) / 2
-    return np.asarray(shrink @ np.linalg.inv(total) @ _shifted(corner_xy), dtype=np.float64)
+    centre = corner_xy[0] + 0.5, corner_xy[1] + 0.5
+    return np.asarray(_shifted((-0.5, -0.5)) @ shrink @ np.linalg.inv(total) @ _shifted(centre), dtype=np.float64)
 
 
 def _shifted(by_xy: tuple[float, float]) -> Floats:

@@ -38,7 +38,7 @@ class Scene(NamedTuple):
     """Outlines, on the canvas, of objects whose mirror image is to be pasted."""
     canvas_hw: tuple[int, int]
     matrix: Floats
-    """(3, 3) from pixel numbers of the canvas to those of the output, without flips."""
+    """(3, 3) from canvas to output, without flips."""
     scale: float
     """The scale that was drawn."""
     use_outlines: bool
@@ -131,7 +131,8 @@ def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture) -> None:
     if not scene.copied:
         return
     mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
-    outlines = [warp_points(np.trunc(outline), mirrored).round() for outline in scene.copied]
+    # A vertex of an outline means the pixel that it lies in: its centre is moved, and OpenCV is told the pixel's number.
+    outlines = [(warp_points(np.floor(outline) + 0.5, mirrored) - 0.5).round() for outline in scene.copied]
     mask = outline_mask(outlines, (out.shape[0], out.shape[1]))
     if mask.any():
         donor = np.empty_like(out)
