@@ -152,7 +152,8 @@ class VideoFile:
         folder: where it goes.
         name: file name without suffix.
         fps: frames per second.
-        size_hw: height and width of all frames; other sizes are resized.
+        size_hw: height and width of all frames; other sizes are resized. Codecs need even sides: a frame with an odd
+            one gets its last row or column twice.
 
     Raises:
         OSError: no codec can write it.
@@ -160,11 +161,12 @@ class VideoFile:
 
     def __init__(self, folder: Path, name: str, fps: float | None, size_hw: tuple[int, ...]) -> None:
         self._size_wh = (size_hw[1], size_hw[0])
+        even_wh = (size_hw[1] + size_hw[1] % 2, size_hw[0] + size_hw[0] % 2)
         self._writer: cv2.VideoWriter | None = None
         for suffix, codec in VIDEO_CODECS:
             self.path = folder / f"{name}{suffix}"
             code = cv2.VideoWriter.fourcc(*codec)
-            writer = cv2.VideoWriter(str(self.path), cv2.CAP_FFMPEG, code, fps or 1.0, self._size_wh)
+            writer = cv2.VideoWriter(str(self.path), cv2.CAP_FFMPEG, code, fps or 1.0, even_wh)
             if writer.isOpened():
                 self._writer = writer
                 return
@@ -175,6 +177,9 @@ class VideoFile:
         assert self._writer is not None, "the video is closed"
         if (image.shape[1], image.shape[0]) != self._size_wh:
             image = np.asarray(cv2.resize(image, self._size_wh), np.uint8)
+        width, height = self._size_wh
+        if width % 2 or height % 2:
+            image = np.pad(image, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
         self._writer.write(image)
 
     def close(self) -> None:

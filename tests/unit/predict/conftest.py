@@ -1,14 +1,17 @@
 """Small real videos and pictures for the prediction tests."""
 
 import logging
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from yolov9.logs import LOG
+from yolov9.model import build_model
 
 
 @pytest.fixture
@@ -56,3 +59,63 @@ def log_lines() -> Iterator[list[str]]:
     yield lines
     LOG.removeHandler(handler)
     LOG.setLevel(level)
+
+
+def _draw_numbers(key: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Weights that depend on name and shape only, as the parity fixtures make them."""
+    if key.endswith("num_batches_tracked"):
+        return np.zeros(shape, np.int64)
+    if ".dfl" in key:
+        return np.arange(16, dtype=np.float32).reshape(shape)
+    noise = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
+    if key.endswith("running_var"):
+        return (1 + 0.1 * np.abs(noise)).astype(np.float32)
+    if len(shape) == 4:
+        return (noise * np.sqrt(1.35 / np.prod(shape[1:]))).astype(np.float32)
+    if key.endswith("bn.weight"):
+        return (1 + 0.1 * noise).astype(np.float32)
+    return (0.1 * noise + (0.5 if key.endswith("bn.bias") else 0)).astype(np.float32)
+
+
+TINY_GRAPH = {
+    "nc": 3,
+    "depth_multiple": 1.0,
+    "width_multiple": 1.0,
+    "layers": [
+        [-1, 1, "Conv", [8, 3, 2]],
+        [-1, 1, "Conv", [16, 3, 2]],
+        [-1, 1, "Conv", [32, 3, 2]],
+        [-1, 1, "Conv", [32, 3, 2]],
+        [-1, 1, "RepNCSPELAN4", [32, 32, 16, 1]],
+        [-1, 1, "Conv", [32, 3, 2]],
+        [[2, 4, 5], 1, "DDetect", ["nc"]],
+    ],
+}
+NAMES = ["RBC", "汽车", "../../escape"]
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a very small model with three classes whose weights are always the same."""
+    model = build_model(TINY_GRAPH, nc=len(NAMES))
+    state = {key: torch.from_numpy(_draw_numbers(key, tuple(value.shape))) for key, value in model.state_dict().items()}
+    path = tmp_path_factory.mktemp("weights") / "fixed.pt"
+    content = {
+        "format": "yolov9-checkpoint-1",
+        "graph": model.graph,
+        "graph_name": model.graph_name,
+        "names": NAMES,
+        "nc": len(NAMES),
+        "model": state,
+        "ema": None,
+        "epoch": 0,
+        "training": None,
+    }
+    torch.save(content, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def photo(real_data_dir: Path) -> Path:
+    """A real picture, 640 x 480."""
+    return min((real_data_dir / "bccd" / "images" / "val").iterdir())
