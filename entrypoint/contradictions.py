@@ -30,7 +30,7 @@ def rounded_size(imgsz: int) -> int:
 def _ranges(request: JobRequest) -> Iterator[UserError]:
     lowest = {"imgsz": STRIDE, "workers": 0, "jobs": 1}
     lowest |= {"epochs": 1, "close_mosaic": 0, "patience": 0, "optimisation_batch": 1, "accumulate": 1}
-    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0}
+    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0, "prefetch": 1}
     values = {**vars(request.job), **vars(request.settings)}
     for name, low in lowest.items():
         value = values.get(name)

@@ -2,21 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from entrypoint.options import nearest
 from entrypoint.request import JobRequest
 from yolov9.config.recipe import load_recipe
-from yolov9.config.settings import DetectSettings, TrainSettings
-from yolov9.errors import DataError, UserError
+from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
+from yolov9.engine.find_weights import find_weights
+from yolov9.errors import UserError
 
 GRAPHS_DIR = Path(__file__).parents[1] / "yolov9" / "config" / "graphs"
 NARROW_SUFFIX = re.compile(r"-cls\d+$")
 """`yolov9-t-cls80`: the graph `yolov9-t` with a given width of the class branch."""
 DEFAULT_MODEL = "yolov9-s"
-CHECKPOINT_SUFFIXES = (".pt", ".pth")
 
 
 def graph_names() -> list[str]:
@@ -29,73 +28,22 @@ def resolve_inputs(request: JobRequest) -> JobRequest:
 
     Raises:
         UserError: weights, model, recipe or source cannot be found.
-        DataError: the data set file cannot be found.
+        DataError: the data set file or a split that it names cannot be found.
     """
     settings = request.settings
-    if getattr(settings, "data", ""):
-        _check_data(settings.data)
     weights = settings.weights
-    if weights:
-        weights = str(find_weights(weights, request.environment.weights_dir))
-    elif not isinstance(settings, TrainSettings):
-        weights = str(newest_checkpoint(Path("runs/train"), "best.pt", request))
+    if weights or not isinstance(settings, TrainSettings):
+        weights = str(find_weights(weights, request.environment))
     model, source = _model(request, weights)
     changed = replace(settings, weights=weights)
     if isinstance(settings, TrainSettings):
         load_recipe(settings.hyp)
         if not settings.cfg and not weights:
-            changed = replace(settings, weights=weights, cfg=model)
+            changed = replace(settings, cfg=model)
     if isinstance(settings, DetectSettings):
-        _check_source(settings.source)
-    return replace(request, settings=changed, model=model, model_source=source)
-
-
-def find_weights(name: str, weights_dir: Path | None) -> Path:
-    """Returns a checkpoint by path, or by name in the working folder and then among the image's weights.
-
-    Raises:
-        UserError: it is in neither, or is a folder.
-    """
-    given = Path(name).expanduser()
-    tried = [given] if given.suffix in CHECKPOINT_SUFFIXES else [given, given.with_name(f"{given.name}.pt")]
-    if weights_dir is not None and given.parent == Path():
-        tried += [weights_dir / path.name for path in tried]
-    for path in tried:
-        if path.is_file():
-            return path
-    if given.is_dir():
-        raise UserError(
-            found=f"--weights {name}: a folder", needed="a checkpoint file", remedy=f"--weights {given / 'best.pt'}"
-        )
-    present = sorted({path.name for path in _checkpoints([Path(), weights_dir])})
-    raise UserError(
-        found=f"--weights {name}: no such file; looked for {', '.join(str(path.absolute()) for path in tried)}",
-        needed="a checkpoint file" + (f"; these are here: {', '.join(present)}" if present else ""),
-        remedy=f"--weights {nearest(given.name, present) or (present[0] if present else 'PATH/TO/best.pt')}",
-    )
-
-
-def newest_checkpoint(project: Path, name: str, request: JobRequest) -> Path:
-    """Returns the checkpoint of that name that was written last under a folder of runs.
-
-    Raises:
-        UserError: there is none.
-    """
-    found = sorted(project.glob(f"*/weights/{name}"), key=lambda path: path.stat().st_mtime)
-    if found:
-        return found[-1]
-    present = sorted({path.name for path in _checkpoints([Path(), request.environment.weights_dir])})
-    raise UserError(
-        found=f"no --weights, and no {name} under {project.absolute()}",
-        needed="a checkpoint" + (f"; these are here: {', '.join(present)}" if present else ""),
-        remedy=f"--weights {present[0] if present else 'PATH/TO/best.pt'}",
-    )
-
-
-def _checkpoints(folders: Iterable[Path | None]) -> Iterable[Path]:
-    for folder in folders:
-        if folder is not None and folder.is_dir():
-            yield from (path for path in folder.iterdir() if path.suffix in CHECKPOINT_SUFFIXES)
+        _check_source(settings)
+    pictures = _check_data(request) if getattr(settings, "data", "") else None
+    return replace(request, settings=changed, model=model, model_source=source, pictures=pictures)
 
 
 def _model(request: JobRequest, weights: str) -> tuple[str, str]:
@@ -131,29 +79,26 @@ def _model_of_run(weights: Path) -> str | None:
         return None
 
 
-def _check_data(data: str) -> None:
-    path = Path(data).expanduser()
-    if path.is_file():
-        return
-    found = f"--data {data}: a folder" if path.is_dir() else f"--data {data}: no such file ({path.absolute()})"
-    near = [path] if path.is_dir() else [Path(), Path("data"), Path("/data")]
-    present = sorted(str(file) for folder in near if folder.is_dir() for file in folder.glob("*.y*ml"))
-    raise DataError(
-        found=found,
-        needed="the data.yaml of a data set" + (f"; these files are here: {', '.join(present)}" if present else ""),
-        remedy=f"--data {present[0] if present else '/data/data.yaml'}"
-        + ("" if present else "   (in a container: docker run -v ./data:/data …)"),
-    )
+def _check_data(request: JobRequest) -> int | None:
+    """Reads the data set file; counts the pictures of both splits when they are to be kept in memory."""
+    from yolov9.data import load_dataset_config  # Takes a quarter of a second, and is not always needed.
+    from yolov9.data.listing import list_pictures
+
+    settings = request.settings
+    needed: tuple[str, ...] = ("train", "val")
+    if isinstance(settings, ValSettings):
+        needed = () if settings.task == "speed" else (settings.task,)
+    elif isinstance(settings, DetectSettings):
+        needed = ()
+    config = load_dataset_config(settings.data, require=needed, environment=request.environment)
+    if not isinstance(settings, TrainSettings) or settings.cache != "ram":
+        return None
+    return sum(len(list_pictures(config.sources(split), config.root)) for split in needed)
 
 
-def _check_source(source: str) -> None:
-    """Cameras, streams and globs are the detector's to open; a plain path must exist."""
-    if not source or source.isdigit() or "://" in source or any(sign in source for sign in "*?["):
-        return
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise UserError(
-            found=f"--source {source}: no such file or folder ({path.absolute()})",
-            needed="a picture, folder, glob, video, camera number, stream address or list file",
-            remedy="--source PATH; without --source a sample picture is drawn",
-        )
+def _check_source(settings: DetectSettings) -> None:
+    """Refuses a source that does not exist; what is in it is the detector's business."""
+    if settings.source and not Path(settings.source).expanduser().exists():
+        from yolov9.data.sources import open_source
+
+        open_source(settings.source, vid_stride=settings.vid_stride)

@@ -1,6 +1,7 @@
 """`train`, `val` and `detect`: request, facts, plan, run folder, and then the trainer under supervision."""
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import find_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir
 from entrypoint.supervise import explain, say_resumable, supervise
-from entrypoint.table import plan_table
+from entrypoint.table import GIVES_WAY, plan_table
 from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import TrainSettings
@@ -44,7 +45,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         _remove_if_empty(run_dir)
         raise
     for line in plan_table(plan).splitlines():
-        LOG.info("%s", line)
+        LOG.log(logging.WARNING if GIVES_WAY in line else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
     file = write_plan(run_dir, request, facts, plan)
     ending = supervise(trainer_command(file, plan), {**plan.environment, "PYTHONPATH": _python_path()})

@@ -6,6 +6,8 @@ from entrypoint.plan import Plan
 from entrypoint.units import size_text
 
 GAP = "  "
+GIVES_WAY = " (!)"
+"""Mark of decisions that give way to a limit."""
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
@@ -24,7 +26,7 @@ def plan_table(plan: Plan) -> str:
     """Returns a plan as people read it: decisions, then what the job takes from memory, /dev/shm and GPU."""
     rows = [("decision", "value", "from", "why")]
     for decision in plan.decisions:
-        mark = " (!)" if decision.degraded else ""
+        mark = GIVES_WAY if decision.degraded else ""
         rows.append((decision.name + mark, _short(decision.value), decision.source, decision.reason))
     parts = [table(rows)]
     for budget in plan.budgets:

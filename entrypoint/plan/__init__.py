@@ -27,6 +27,7 @@ IN_SETTINGS = (
     "optimisation_batch",
     "amp",
     "cache",
+    "prefetch",
 )
 """Decisions that become settings of the trainer."""
 
@@ -77,6 +78,9 @@ def planned_settings(plan: Plan, request: JobRequest) -> dict[str, Any]:
     """Returns the request's settings with the plan's values filled in."""
     values = dict(vars(request.settings))
     values.update({d.name: d.value for d in plan.decisions if d.name in IN_SETTINGS and d.name in values})
+    if not request.was_given("accumulate") and "accumulate" in values:
+        # The trainer divides the optimisation batch itself, without rounding before the warm-up has ended.
+        values["accumulate"] = None
     return values
 
 

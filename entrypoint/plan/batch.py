@@ -128,10 +128,10 @@ def gpu_share(request: JobRequest) -> float:
 
 def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
     settings = request.settings
-    asked = getattr(settings, "batch_size", None)
+    asked: int | None = getattr(settings, "batch_size", None)
     estimate = f"{size_text(room.picture_bytes)} a picture ({request.model or 'unknown model'}, {settings.imgsz} px)"
-    if asked not in (None, -1):
-        return _asked_batch(request, room, int(asked), ranks, estimate)
+    if asked is not None and asked > 0:
+        return _asked_batch(request, room, asked, ranks, estimate)
     target = _largest(request, ranks)
     fits = room.pictures
     if room.on_gpu and fits == 0:
@@ -163,39 +163,42 @@ def _divisor(target: int, most: int) -> int:
 
 
 def _asked_batch(request: JobRequest, room: _Room, asked: int, ranks: int, estimate: str) -> Decision:
-    """The user's number is kept; when it looks too large, that is said."""
+    """A GPU may try the user's number: a step that runs out of memory is repeated in parts. A CPU may not: the kernel
+    would end the whole process, so what does not fit is cut into parts beforehand."""
     if asked % ranks:
         raise UserError(
             found=f"{request.source('batch_size')} over {ranks} GPUs",
             needed=f"a batch that {ranks} GPUs share evenly",
             remedy=f"--batch {max(1, round(asked / ranks)) * ranks}",
         )
-    value = asked // ranks
+    value, source = asked // ranks, request.source("batch_size")
     reason = "asked for" if ranks == 1 else f"{asked} asked for, over {ranks} GPUs"
-    tight = room.pictures is not None and value > room.pictures
-    if tight:
-        need = room.fixed_bytes + value * room.picture_bytes
-        reason += (
-            f"; may not fit: estimate {estimate}, {size_text(need)} in all, {size_text(room.allowed_bytes)} allowed"
-            "; a step that runs out of memory is repeated in smaller parts"
-        )
-    return Decision(name="batch_size", value=value, source=request.source("batch_size"), reason=reason, degraded=tight)
+    if room.pictures is None or value <= room.pictures:
+        return Decision(name="batch_size", value=value, source=source, reason=reason)
+    need = room.fixed_bytes + value * room.picture_bytes
+    why = f"estimate {estimate}, {size_text(need)} in all, {size_text(room.allowed_bytes)} allowed"
+    if room.on_gpu:
+        reason += f"; may not fit: {why}; a step that runs out of memory is repeated in smaller parts"
+        return Decision(name="batch_size", value=value, source=source, reason=reason, degraded=True)
+    smaller = _divisor(value, room.pictures)
+    reason = f"{value} asked for; {why}; accumulation makes up for it"
+    return Decision(name="batch_size", value=smaller, source=room.source, reason=reason, degraded=True)
 
 
 def _accumulation(request: JobRequest, batch: int, ranks: int) -> list[Decision]:
+    """Pictures per optimizer step stay what recipe and user say, whatever the micro-batch."""
     settings = request.settings
     if not isinstance(settings, TrainSettings):
         return []
+    asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else batch * ranks
     if settings.accumulate:
-        count, source, reason = settings.accumulate, request.source("accumulate"), "asked for"
-        target = batch * count * ranks
+        target, source = asked * settings.accumulate, request.source("accumulate")
     else:
-        target = settings.optimisation_batch
-        count = max(1, round(target / (batch * ranks)))
+        target = max(settings.optimisation_batch, asked)
         source = request.source("optimisation_batch") if request.was_given("optimisation_batch") else "recipe"
-        reason = (
-            f"{batch} x {count}{f' x {ranks} ranks' if ranks > 1 else ''} = {batch * count * ranks} pictures a step"
-        )
+    count = max(1, round(target / (batch * ranks)))
+    over = f" x {ranks} ranks" if ranks > 1 else ""
+    reason = f"{batch} x {count}{over} = {batch * count * ranks} pictures a step"
     return [
         Decision(name="accumulate", value=count, source=source, reason=reason),
         Decision(name="optimisation_batch", value=target, source=source, reason="pictures per optimizer step"),

@@ -13,8 +13,12 @@ RING_SLOTS = 4
 """Batches that are being filled, ready or in use at a time."""
 FEWEST_SLOTS = 2
 """One in use and one being filled."""
+VALIDATION_BATCH_FACTOR = {True: 2, False: 1}
+"""On a GPU the trainer validates with twice the batch; the validation loader has a ring of its own."""
 BYTES_PER_PIXEL = 3
 """Samples travel as uint8 RGB."""
+LOADERS_OF_TRAINING = 2
+"""Training and validation each have their own loader processes; one set idles while the other works."""
 WORKER_BYTES = 120 * MIB
 """A loader process: numpy and OpenCV (about 60 MiB private) and the pictures it holds decoded."""
 TRAINER_BYTES = {True: 2 * GIB, False: 600 * MIB}
@@ -42,7 +46,7 @@ def plan_host_memory(
     """Returns ring, cache and tables. Slots give way first, then workers, then the cache is refused."""
     available = facts.memory.available_bytes
     allowed = None if available is None else int(available * MARGIN / request.job.jobs)
-    slots, count = RING_SLOTS, int(workers.value)
+    slots, count = wanted_slots(request), int(workers.value)
 
     def total(slots: int, count: int) -> int:
         return sum(need.size_bytes for need in _needs(request, slots, count, batch, ranks))
@@ -78,15 +82,13 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int
     slot = slot_bytes(batch, settings.imgsz)
     needs.append(Need(what="ring", size_bytes=ranks * slots * slot, reason=f"{slots} slots of {size_text(slot)}"))
     if isinstance(settings, TrainSettings):
-        size = ranks * FEWEST_SLOTS * slot
-        needs.append(Need(what="validation ring", size_bytes=size, reason=f"{FEWEST_SLOTS} slots"))
-    needs.append(
-        Need(
-            what="loader processes",
-            size_bytes=ranks * workers * WORKER_BYTES,
-            reason=f"{workers} x {size_text(WORKER_BYTES)}",
-        )
-    )
+        val_slot = slot * VALIDATION_BATCH_FACTOR[on_gpu]
+        reason = f"{slots} slots of {size_text(val_slot)}"
+        needs.append(Need(what="validation ring", size_bytes=slots * val_slot, reason=reason))
+    loaders = LOADERS_OF_TRAINING if isinstance(settings, TrainSettings) else 1
+    count = ranks * loaders * workers
+    reason = f"{count} x {size_text(WORKER_BYTES)}"
+    needs.append(Need(what="loader processes", size_bytes=count * WORKER_BYTES, reason=reason))
     return needs
 
 
@@ -95,11 +97,18 @@ def slot_bytes(batch: int, imgsz: int) -> int:
     return batch * imgsz * imgsz * BYTES_PER_PIXEL
 
 
+def wanted_slots(request: JobRequest) -> int:
+    """Returns the number of slots when memory is no question."""
+    return getattr(request.settings, "prefetch", None) or RING_SLOTS
+
+
 def _ring(slots: int, batch: int, request: JobRequest, memory: Budget) -> Decision:
+    wanted = wanted_slots(request)
     size = size_text(slots * slot_bytes(batch, request.settings.imgsz))
-    fewer = f"{RING_SLOTS} do not fit beside the rest; " if slots < RING_SLOTS else ""
+    fewer = f"{wanted} do not fit beside the rest; " if slots < wanted else ""
     reason = f"{fewer}{size} of anonymous memory, nothing in /dev/shm"
-    return Decision(name="ring_slots", value=slots, source=memory.source, reason=reason, degraded=slots < RING_SLOTS)
+    source = memory.source if slots < wanted else request.source("prefetch")
+    return Decision(name="prefetch", value=slots, source=source, reason=reason, degraded=slots < wanted)
 
 
 def _cache(facts: HostFacts, request: JobRequest, spare: int | None) -> tuple[list[Decision], list[Need]]:

@@ -23,6 +23,7 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         recipe=context.recipe,
         mode="train",
         rect=settings.rect,
+        slots=settings.prefetch or LoaderSettings.slots,
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
         rank=context.ranks.rank,
@@ -43,6 +44,7 @@ def val_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSetti
         recipe=context.recipe,
         mode="val",
         rect=True,
+        slots=settings.prefetch or LoaderSettings.slots,
         pad=VALIDATION_PAD,
         pin=on_gpu,
     )
