@@ -29,6 +29,8 @@ class FlatParameters:
         device = next((parameter.device for group in groups for parameter in group), torch.device("cpu"))
         self.values = torch.zeros(total, device=device)
         self.gradients = torch.zeros(total, device=device)
+        self.copies: Tensor | None = None
+        self.parameters = [parameter for group in groups for parameter in group]
         self.vectors: list[Tensor] = []
         start = 0
         for group, lengths in zip(groups, sizes, strict=True):
@@ -46,6 +48,21 @@ class FlatParameters:
         value.copy_(parameter.data)
         parameter.data = value
         parameter.grad = self.gradients.as_strided(*where)
+
+    def make_compute_copies(self, dtype: torch.dtype) -> None:
+        """Gives every four-dimensional parameter a `compute_copy` in half precision; see `yolov9.ops.convolution`."""
+        self.copies = torch.empty_like(self.values, dtype=dtype)
+        for parameter in self.parameters:
+            if parameter.dim() == 4:
+                start = parameter.storage_offset()
+                copy = self.copies.as_strided(parameter.shape, parameter.stride(), start)
+                parameter.compute_copy = copy  # type: ignore[attr-defined]  # read by yolov9.ops.convolution
+        self.refresh_compute_copies()
+
+    def refresh_compute_copies(self) -> None:
+        """Writes the weights to their copies; needed after every change of them."""
+        if self.copies is not None:
+            self.copies.copy_(self.values)
 
     def zero_gradients(self) -> None:
         """Sets all gradients to zero; they stay the same memory, as captured CUDA graphs require."""

@@ -37,4 +37,4 @@ def build_graph(graph: Graph) -> DetectionModel:
     for number, row in enumerate(graph.rows):
         layer, features[number] = make_layer(graph, number, [features[source] for source in row.sources])
         layers.append(layer)
-    return DetectionModel(graph, layers)
+    return DetectionModel(graph, layers, [features[number].stride for number in range(len(layers) - 1)])

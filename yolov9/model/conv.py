@@ -2,7 +2,9 @@
 
 from torch import Tensor, nn
 
-from yolov9.model.norm_act import norm_silu, norm_silu_add, two_norms_silu
+from yolov9.model.norm_act import norm_silu, two_norms_silu
+from yolov9.ops.convolution import convolve
+from yolov9.ops.join import Join
 
 NORM_EPS = 1e-3
 """Added to the variance; value of the reference models (parity/structure, `batchnorm`)."""
@@ -30,12 +32,13 @@ class NormedConv(nn.Module):
 
 
 class ConvUnit(NormedConv):
-    """Convolution, batch normalisation, SiLU; optionally a tensor is added to the result."""
+    """Convolution, batch normalisation, SiLU; optionally a tensor is added, or the result goes to a concatenation."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """B x c_in x H x W -> B x c_out x H/stride x W/stride; `residual` has the shape of the result."""
-        y = self.conv(x)
-        return norm_silu(y, self.bn) if residual is None else norm_silu_add(y, self.bn, residual)
+    def forward(
+        self, x: Tensor, residual: Tensor | None = None, join: Join | None = None, dense_from: int | None = 0
+    ) -> Tensor:
+        """B x c_in x H x W -> B x c_out x H/stride x W/stride; the other arguments are those of `norm_silu`."""
+        return norm_silu(convolve(x, self.conv), self.bn, residual, join, dense_from)
 
 
 class RepConvUnit(nn.Module):
@@ -59,5 +62,5 @@ class RepConvUnit(nn.Module):
         wide, narrow = self.conv1, self.conv2
         if wide is None or narrow is None or wide.bn is None or narrow.bn is None:
             assert self.conv is not None
-            return norm_silu(self.conv(x), None)
-        return two_norms_silu(wide.conv(x), wide.bn, narrow.conv(x), narrow.bn)
+            return norm_silu(convolve(x, self.conv), None)
+        return two_norms_silu(convolve(x, wide.conv), wide.bn, convolve(x, narrow.conv), narrow.bn)

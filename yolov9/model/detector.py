@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -46,14 +47,16 @@ class DetectionModel(nn.Module):
     Args:
         graph: the graph that the layers were built from.
         layers: one module a row of the graph, the head last.
+        row_strides: pixels a cell of each row's output, without the head.
     """
 
     reg_max = REG_MAX
 
-    def __init__(self, graph: Graph, layers: Sequence[nn.Module]) -> None:
+    def __init__(self, graph: Graph, layers: Sequence[nn.Module], row_strides: Sequence[Fraction]) -> None:
         super().__init__()
         self.model = nn.ModuleList(layers)
         self.spec = graph
+        self.row_strides = tuple(row_strides)
         self.graph: dict[str, Any] = graph.as_dict()
         self.graph_name = graph.name
         self.nc = graph.nc

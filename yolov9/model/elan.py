@@ -1,9 +1,9 @@
 """Aggregation blocks: an input is cut in halves, one half goes through two steps, and all stages are concatenated."""
 
-import torch
 from torch import Tensor, nn
 
 from yolov9.model.conv import ConvUnit, RepConvUnit
+from yolov9.ops.join import Join
 
 
 class Bottleneck(nn.Module):
@@ -14,9 +14,9 @@ class Bottleneck(nn.Module):
         self.cv1 = RepConvUnit(channels, channels)
         self.cv2 = ConvUnit(channels, channels, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """B x C x H x W -> the same shape."""
-        result: Tensor = self.cv2(self.cv1(x), residual=x)
+    def forward(self, x: Tensor, join: Join | None = None) -> Tensor:
+        """B x C x H x W -> the same shape; with `join` the result is its next part and not needed elsewhere."""
+        result: Tensor = self.cv2(self.cv1(x), residual=x, join=join, dense_from=0 if join is None else None)
         return result
 
 
@@ -26,6 +26,7 @@ class RepNCSP(nn.Module):
     def __init__(self, c_in: int, c_out: int, count: int) -> None:
         super().__init__()
         hidden = c_out // 2
+        self.joined = 2 * hidden
         self.cv1 = ConvUnit(c_in, hidden)
         self.cv2 = ConvUnit(c_in, hidden)
         self.cv3 = ConvUnit(2 * hidden, c_out)
@@ -33,8 +34,24 @@ class RepNCSP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H x W."""
-        result: Tensor = self.cv3(torch.cat((self.m(self.cv1(x)), self.cv2(x)), 1))
+        join = Join(self.joined)
+        # Without bottlenecks the first unit is a part itself.
+        inner = self.cv1(x) if len(self.m) else self.cv1(x, join=join, dense_from=None)
+        for number, bottleneck in enumerate(self.m, 1):
+            inner = bottleneck(inner, join if number == len(self.m) else None)
+        self.cv2(x, join=join, dense_from=None)
+        result: Tensor = self.cv3(join.result())
         return result
+
+
+def _last_into(join: Join, step: nn.Module, x: Tensor, dense_from: int | None) -> Tensor:
+    """Applies an inner step, a unit or a sequence that ends with one, whose result becomes the next part of `join`."""
+    if isinstance(step, nn.Sequential):
+        for module in step[:-1]:
+            x = module(x)
+        step = step[-1]
+    result: Tensor = step(x, join=join, dense_from=dense_from)
+    return result
 
 
 class ElanBlock(nn.Module):
@@ -53,16 +70,19 @@ class ElanBlock(nn.Module):
         super().__init__()
         self.kept = c_mid // 2
         """Channels of the first half, which goes to the concatenation only."""
+        self.joined = c_mid + 2 * c_part
         self.cv1 = ConvUnit(c_in, c_mid)
         self.cv2 = first
         self.cv3 = second
-        self.cv4 = ConvUnit(c_mid + 2 * c_part, c_out)
+        self.cv4 = ConvUnit(self.joined, c_out)
 
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H x W."""
-        halves = self.cv1(x)
-        inner = self.cv2(halves[:, self.kept :])
-        result: Tensor = self.cv4(torch.cat((halves, inner, self.cv3(inner)), 1))
+        join = Join(self.joined)
+        second_half = self.cv1(x, join=join, dense_from=self.kept)
+        inner = _last_into(join, self.cv2, second_half, dense_from=0)
+        _last_into(join, self.cv3, inner, dense_from=None)
+        result: Tensor = self.cv4(join.result())
         return result
 
 

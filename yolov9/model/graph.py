@@ -156,6 +156,7 @@ def _row(name: str, number: int, fields: Sequence[Any], depth: float, width: flo
     if not isinstance(args, (list, tuple)):
         graph_error(name, where, f"args are {args!r}", "a list, [] where there are none")
     kind = kind.removeprefix("nn.")
+    args = [None if arg == "None" else arg for arg in args]
     if repeats > 1:
         repeats = max(round(repeats * depth), 1)
     return Row(absolute, repeats, kind, _scaled(kind, args, width))

@@ -11,7 +11,7 @@ from yolov9.model.conv import ConvUnit
 from yolov9.model.elan import ELAN1, RepNCSPELAN4
 from yolov9.model.graph import Graph, graph_error
 from yolov9.model.head import DDetect, DetectionHead, DualDDetect
-from yolov9.model.routing import CBFuse, CBLinear, Concat, Silence
+from yolov9.model.routing import CBFuse, CBLinear, Concat, Silence, Upsample
 from yolov9.model.sampling import SPPELAN, AConv, ADown
 
 MAX_CHANNELS = 1 << 16
@@ -116,9 +116,9 @@ def _sppelan(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Buil
 
 def _upsample(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:
     x = site.one(inputs)
-    if list(args) not in ([None, 2, "nearest"], ["None", 2, "nearest"], [2]):
+    if list(args) not in ([None, 2, "nearest"], [2]):
         site.fail(f"args are {list(args)!r}", "[null, 2, nearest]")
-    return nn.Upsample(scale_factor=2.0, mode="nearest"), Feature(x.channels, x.stride / 2)
+    return Upsample(), Feature(x.channels, x.stride / 2)
 
 
 def _concat(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:

@@ -1,4 +1,4 @@
-"""The three places where a convolution's output is normalised, activated and added to something.
+"""The two places where a convolution's output is normalised, activated, added to something and handed on.
 
 Blocks call nothing else, so that the fused kernels of `yolov9.ops.norm_act` serve all of them. All tensors are
 batch x channels x height x width of one floating type.
@@ -7,19 +7,33 @@ batch x channels x height x width of one floating type.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from yolov9.ops.join import Join
 from yolov9.ops.norm_act import norm_act
 
 
-def norm_silu(x: Tensor, norm: nn.BatchNorm2d | None) -> Tensor:
-    """SiLU of the normalised convolution output `x`; `norm` is None once it is folded into the convolution."""
-    if norm is None:
-        return F.silu(x, inplace=not x.requires_grad)  # in place where nothing has to be kept for a backward pass
-    return norm_act([x], [norm])
+def norm_silu(
+    x: Tensor,
+    norm: nn.BatchNorm2d | None,
+    residual: Tensor | None = None,
+    join: Join | None = None,
+    dense_from: int | None = 0,
+) -> Tensor:
+    """SiLU of the normalised convolution output `x`, plus `residual`.
 
-
-def norm_silu_add(x: Tensor, norm: nn.BatchNorm2d | None, residual: Tensor) -> Tensor:
-    """`residual` plus SiLU of the normalised convolution output `x` (both of one shape)."""
-    return residual + norm_silu(x, None) if norm is None else norm_act([x], [norm], residual)
+    Args:
+        x: convolution output.
+        norm: its normalisation; None once it is folded into the convolution.
+        residual: added to the result, same shape.
+        join: concatenation that the result becomes the next part of.
+        dense_from: first channel of what is returned; None when only `join` needs the result.
+    """
+    if norm is not None:
+        return norm_act([x], [norm], residual, join, dense_from)
+    activated = F.silu(x, inplace=not x.requires_grad)  # in place where nothing has to be kept for a backward pass
+    result = activated if residual is None else residual + activated
+    if join is not None:
+        join.put(result)
+    return result[:, dense_from:] if dense_from else result
 
 
 def two_norms_silu(x: Tensor, x_norm: nn.BatchNorm2d, y: Tensor, y_norm: nn.BatchNorm2d) -> Tensor:

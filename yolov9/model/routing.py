@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from yolov9.ops.resize import resize_nearest
 
 
 class Silence(nn.Module):
@@ -21,6 +22,14 @@ class Concat(nn.Module):
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
         """List of B x Ci x H x W -> B x sum(Ci) x H x W."""
         return torch.cat(tuple(inputs), 1)
+
+
+class Upsample(nn.Module):
+    """Doubles height and width by nearest neighbour."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """B x C x H x W -> B x C x 2H x 2W."""
+        return resize_nearest(x, (2 * x.shape[2], 2 * x.shape[3]))
 
 
 class CBLinear(nn.Module):
@@ -51,6 +60,6 @@ class CBFuse(nn.Module):
         for pieces, pick in zip(inputs[:-1], self.picks, strict=True):
             piece = pieces[pick]
             if piece.shape[-2:] != target.shape[-2:]:
-                piece = F.interpolate(piece, size=target.shape[-2:], mode="nearest")
+                piece = resize_nearest(piece, (target.shape[-2], target.shape[-1]))
             total = total + piece
         return total

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from yolov9.ops.norm_act_triton import as_rows, tile_shape
+from yolov9.ops.norm_act_triton import tile_shape
+from yolov9.ops.rows import as_rows
 
 
 @triton.jit
@@ -42,7 +43,7 @@ def _pool(source: Tensor, height: int, width: int, shift: int) -> Tensor:
     source, stride = as_rows(source)
     batch, columns, source_height, source_width = source.shape
     target = torch.empty(
-        (batch, columns, height, width), device=source.device, dtype=source.dtype, memory_format=torch.channels_last
+        (batch, columns, height, width), dtype=source.dtype, device=source.device, memory_format=torch.channels_last
     )
     rows = batch * height * width
     block_p, block_c = tile_shape(columns)

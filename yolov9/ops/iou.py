@@ -35,8 +35,8 @@ def iou_pairs(first: Tensor, second: Tensor, kind: IouKind = IouKind.IOU) -> Ten
         The broadcast leading shape. Differentiable in both; the weight of the aspect penalty counts as a constant, as
         the authors of CIoU recommend.
     """
-    left_a, top_a, right_a, bottom_a = first.unbind(-1)
-    left_b, top_b, right_b, bottom_b = second.unbind(-1)
+    left_a, top_a, right_a, bottom_a = _columns(first)
+    left_b, top_b, right_b, bottom_b = _columns(second)
     width_a, height_a = right_a - left_a, bottom_a - top_a + HEIGHT_EPSILON
     width_b, height_b = right_b - left_b, bottom_b - top_b + HEIGHT_EPSILON
     overlap = (torch.minimum(right_a, right_b) - torch.maximum(left_a, left_b)).clamp(min=0)
@@ -54,7 +54,7 @@ def iou_pairs(first: Tensor, second: Tensor, kind: IouKind = IouKind.IOU) -> Ten
     del union
     diagonal = outer_width.square() + outer_height.square() + HEIGHT_EPSILON
     del outer_width, outer_height
-    distance = (left_b + right_b - left_a - right_a).square() + (top_b + bottom_b - top_a - bottom_a).square()
+    distance = ((left_b + right_b) - (left_a + right_a)).square() + ((top_b + bottom_b) - (top_a + bottom_a)).square()
     diou = iou - distance / (4 * diagonal)
     del distance, diagonal
     if kind is IouKind.DIOU:
@@ -64,6 +64,11 @@ def iou_pairs(first: Tensor, second: Tensor, kind: IouKind = IouKind.IOU) -> Ten
     with torch.no_grad():
         weight = aspect / (aspect - iou + (1 + HEIGHT_EPSILON))
     return diou - aspect * weight
+
+
+def _columns(boxes: Tensor) -> tuple[Tensor, ...]:
+    """Left, top, right, bottom, each together in memory: pairing is several times faster so."""
+    return boxes.movedim(-1, 0).contiguous().unbind(0)
 
 
 def iou_matrix(first: Tensor, second: Tensor) -> Tensor:

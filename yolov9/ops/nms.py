@@ -86,7 +86,7 @@ def _candidates(prediction: Tensor, conf: float, classes: Sequence[int] | None, 
         allowed = set(classes)
         wanted = torch.tensor([number in allowed for number in range(channels - 4)], device=prediction.device)
     if multi_label and channels > 5:
-        passing = scores > conf if wanted is None else (scores > conf) & wanted
+        passing = _best_of_many(scores, scores > conf if wanted is None else (scores > conf) & wanted)
         picture, anchor, label = passing.nonzero(as_tuple=True)
         score = scores[picture, anchor, label]
     else:
@@ -108,6 +108,16 @@ def _candidates(prediction: Tensor, conf: float, classes: Sequence[int] | None, 
         scores=_padded(score, place, pictures, width, 0),
         classes=_padded(label, place, pictures, width, -1),
     )
+
+
+def _best_of_many(scores: Tensor, passing: Tensor) -> Tensor:
+    """Where far too many scores pass, as early in training: only those that can be among the best `MAX_CANDIDATES`."""
+    counts = passing.flatten(1).sum(1)
+    if scores.numel() == 0 or int(counts.max()) <= MAX_CANDIDATES:
+        return passing
+    eligible = scores.masked_fill(~passing, -1)
+    lowest = eligible.flatten(1).topk(MAX_CANDIDATES, sorted=False).values.amin(1)
+    return passing & (scores >= lowest[:, None, None])
 
 
 def _padded(values: Tensor, place: Tensor, pictures: int, width: int, fill: int) -> Tensor:

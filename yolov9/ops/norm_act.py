@@ -4,7 +4,7 @@
 
 One branch is the ordinary convolution unit, two are the re-parameterisable convolution, and the residual is that of a
 bottleneck. `norm_act_plain` is the specification and runs everywhere; on a CUDA card with Triton the fused kernels of
-`norm_act_triton` compute the same in one pass over memory and keep nothing but the convolution outputs for backward.
+`norm_act_triton` compute the same with few passes over memory and keep nothing but the convolution outputs.
 """
 
 from collections.abc import Sequence
@@ -14,34 +14,51 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from yolov9.ops.join import Join
 
-def norm_act(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d], residual: Tensor | None = None) -> Tensor:
+
+def norm_act(
+    branches: Sequence[Tensor],
+    norms: Sequence[nn.BatchNorm2d],
+    residual: Tensor | None = None,
+    join: Join | None = None,
+    dense_from: int | None = 0,
+) -> Tensor:
     """Normalises each branch, adds them up, applies SiLU and adds the residual.
 
     Args:
         branches: one or two convolution outputs, B x C x H x W.
         norms: the batch normalisation of each branch; running statistics are updated in training mode.
         residual: added after the activation, B x C x H x W.
+        join: a concatenation that the result is put into as its next part.
+        dense_from: first channel of what is returned; None when the caller needs the part in `join` only.
 
     Returns:
-        B x C x H x W in the dtype of the branches.
+        B x (C - dense_from) x H x W in the dtype of the branches.
     """
     if _fused_applies(branches, norms):
-        from yolov9.ops.norm_act_triton import norm_act_fused
+        from yolov9.ops.norm_act_fused import norm_act_fused
 
-        return norm_act_fused(branches, norms, residual)
-    return norm_act_plain(branches, norms, residual)
+        return norm_act_fused(branches, norms, residual, join, dense_from)
+    return norm_act_plain(branches, norms, residual, join, dense_from)
 
 
 def norm_act_plain(
-    branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d], residual: Tensor | None = None
+    branches: Sequence[Tensor],
+    norms: Sequence[nn.BatchNorm2d],
+    residual: Tensor | None = None,
+    join: Join | None = None,
+    dense_from: int | None = 0,
 ) -> Tensor:
     """The same in plain PyTorch; arguments and result as in `norm_act`."""
     total = norms[0](branches[0])
     for branch, norm in zip(branches[1:], norms[1:], strict=True):
         total = total + norm(branch)
     activated = F.silu(total)
-    return activated if residual is None else residual + activated
+    result = activated if residual is None else residual + activated
+    if join is not None:
+        join.put(result)
+    return result[:, dense_from:] if dense_from else result
 
 
 @cache

@@ -75,3 +75,14 @@ def remember(activation: Tensor, rebuild: Callable[[], Tensor]) -> None:
     """
     if _active:
         _active[-1].recipes[activation.untyped_storage().data_ptr()] = _Recipe(rebuild, weakref.ref(activation))
+
+
+def recipe_of(tensor: Tensor) -> Callable[[], Tensor]:
+    """Returns how to get at a tensor in backward: by its recipe, so that it need not be kept, or else as it is."""
+    if _active:
+        recipe = _active[-1].recipes.get(tensor.untyped_storage().data_ptr())
+        if recipe is not None and recipe.alive() is not None:
+            shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
+            return lambda: recipe.get().as_strided(shape, stride, offset)
+    kept = tensor.detach()
+    return lambda: kept

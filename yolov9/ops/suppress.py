@@ -66,8 +66,8 @@ def _hits(first: Tensor, first_groups: Tensor, second: Tensor, second_groups: Te
 
     Boxes without area give 0 / 0, which is not greater than anything: they are never dropped.
     """
-    left_a, top_a, right_a, bottom_a = first[:, :, None].unbind(-1)
-    left_b, top_b, right_b, bottom_b = second[:, None].unbind(-1)
+    left_a, top_a, right_a, bottom_a = first.movedim(-1, 0).contiguous()[..., None].unbind(0)
+    left_b, top_b, right_b, bottom_b = second.movedim(-1, 0).contiguous()[:, :, None].unbind(0)
     overlap = (torch.minimum(right_a, right_b) - torch.maximum(left_a, left_b)).clamp_(min=0)
     overlap *= (torch.minimum(bottom_a, bottom_b) - torch.maximum(top_a, top_b)).clamp_(min=0)
     areas = (right_a - left_a) * (bottom_a - top_a) + (right_b - left_b) * (bottom_b - top_b)
