@@ -85,8 +85,8 @@ def test_means_and_fitness(case):
 
 
 def test_confusion_matrix(case):
-    # The reference counts no false positives in a picture where nothing matches; here they count, as the matrix is read.
-    # Everything else is as in the fixture.
+    # The reference counts no false positives in a picture where nothing matches; a reader of the matrix expects them.
+    # Here they count. Everything else is as in the fixture.
     facts, arrays = case
     matrix, uncounted = ConfusionMatrix(facts["nc"]), np.zeros(facts["nc"], np.int64)
     for detections, labels in _pictures(case):

@@ -13,13 +13,13 @@ AREA_EPSILON = np.float32(1e-7)
 
 def box_overlaps(first: FloatArray, second: FloatArray) -> FloatArray:
     """IoU of every box of `first` (n, 4) with every box of `second` (m, 4), left, top, right, bottom: (n, m)."""
-    first, second = first.astype(np.float32, copy=False), second.astype(np.float32, copy=False)
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    overlap = (high - low).clip(min=0).prod(-1)
-    area_first = (first[:, 2] - first[:, 0]) * (first[:, 3] - first[:, 1])
-    area_second = (second[:, 2] - second[:, 0]) * (second[:, 3] - second[:, 1])
-    result: FloatArray = overlap / (area_first[:, None] + area_second[None] - overlap + AREA_EPSILON)
+    left, top, right, bottom = np.ascontiguousarray(first.T, np.float32)[:, :, None]
+    left_b, top_b, right_b, bottom_b = np.ascontiguousarray(second.T, np.float32)[:, None]
+    width = (np.minimum(right, right_b) - np.maximum(left, left_b)).clip(min=0)
+    height = (np.minimum(bottom, bottom_b) - np.maximum(top, top_b)).clip(min=0)
+    overlap = width * height
+    areas = (right - left) * (bottom - top) + (right_b - left_b) * (bottom_b - top_b)
+    result: FloatArray = overlap / (areas - overlap + AREA_EPSILON)
     return result
 
 

@@ -110,7 +110,7 @@ def _class_scores(logits: Tensor, labels: Tensor) -> Tensor:
 def _inside(points: Tensor, boxes: Tensor) -> Tensor:
     """Which anchor points (N, 2) lie strictly inside which boxes (B, m, 4): (B, m, N) bool."""
     left, top, right, bottom = boxes[..., None, :].unbind(-1)
-    x, y = points.unbind(-1)
+    x, y = points.T.contiguous().unbind(0)
     inside = x > left
     inside &= x < right
     inside &= y > top

@@ -81,7 +81,7 @@ class DetectionLoss:
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
         joined = torch.cat([m.flatten(2).transpose(1, 2) for m in levels], 1)
         sides, logits = torch.split(joined, [4 * self.bins, self.classes], 2)
-        logits = logits.float()
+        logits = logits.float().contiguous()
         assigned = assign(
             logits.detach(), self._predicted_boxes(sides.detach(), anchors), anchors.points, targets, settings
         )

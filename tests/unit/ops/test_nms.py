@@ -92,6 +92,18 @@ def test_only_the_best_candidates_take_part():
     assert len(nms(prediction[..., 1:])[0]) == 2
 
 
+@pytest.mark.parametrize("score_steps", [None, 4])
+def test_the_limit_cuts_boxes_with_several_labels_in_stable_order(monkeypatch, score_steps):
+    # Boxes far apart are all kept, so the candidates show: the best 50, and among equal scores the first ones.
+    prediction = _prediction(2, 3, 100, seed=7, score_steps=score_steps)
+    prediction[:, :2] = torch.arange(100.0) * 100
+    monkeypatch.setattr(import_module("yolov9.ops.nms"), "MAX_CANDIDATES", 50)
+    for picture, rows in zip(prediction, nms(prediction, 0.2, multi_label=True), strict=True):
+        box, label = zip(*_greedy(picture, 0.2, 0.45, False, True, 50), strict=True)
+        assert torch.equal(rows[:, 0], xywh_to_xyxy(picture[:4].T)[list(box), 0])
+        assert rows[:, 5].tolist() == list(label)
+
+
 def test_scores_and_overlaps_equal_to_their_threshold():
     prediction = torch.tensor([[[4.0, 4.0], [2.0, 3.0], [8.0, 8.0], [4.0, 2.0], [0.5, 0.75]]])  # IoU 0.5
     assert len(nms(prediction, conf=0.5, iou=0.9)[0]) == 1
