@@ -48,7 +48,9 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         LOG.log(logging.WARNING if GIVES_WAY in line else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
     file = write_plan(run_dir, request, facts, plan)
-    ending = supervise(trainer_command(file, plan), {**plan.environment, "PYTHONPATH": _python_path()})
+    # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
+    variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
+    ending = supervise(trainer_command(file, plan), variables, plan.environment_defaults)
     explain(ending, suspects=_suspects(facts))
     say_resumable(ending, str(run_dir))
     return ending.exit_code
@@ -106,11 +108,12 @@ def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan)
 
 
 def trainer_command(plan_file: Path, plan: Plan) -> list[str]:
-    """Returns the trainer's command line. `-P`: folders such as `data` in the working folder hide no module."""
+    """Returns the trainer's command line: one process, or torchrun on a port of its own choice for several."""
+    trainer = ["-m", "yolov9", str(plan_file)]
     if plan.value("ranks") in (None, 1):
-        return [sys.executable, "-P", "-m", "yolov9", str(plan_file)]
+        return [sys.executable, *trainer]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.value('ranks')}"]
-    return [sys.executable, "-P", *launcher, "-m", "yolov9", str(plan_file)]
+    return [sys.executable, *launcher, *trainer]
 
 
 def _python_path() -> str:

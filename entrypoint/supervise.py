@@ -38,12 +38,19 @@ class Ending:
     oom: OomCounters
 
 
-def supervise(command: Sequence[str], variables: Mapping[str, str] | None = None, *, root: str = "/") -> Ending:
+def supervise(
+    command: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    *,
+    root: str = "/",
+) -> Ending:
     """Runs a program in a process group of its own until it ends; nothing of the group is left behind.
 
     Args:
         command: program and arguments.
         variables: changes to the environment.
+        defaults: variables that are set where there is none of that name.
         root: root folder of the memory counters.
     """
     tree = open_tree(root)
@@ -52,7 +59,7 @@ def supervise(command: Sequence[str], variables: Mapping[str, str] | None = None
     with _Forwarding() as forwarding:
         # A process of a background group must not read the terminal.
         child = subprocess.Popen(
-            command, env=child_environment(variables or {}), process_group=0, stdin=subprocess.DEVNULL
+            command, env=child_environment(variables or {}, defaults), process_group=0, stdin=subprocess.DEVNULL
         )
         forwarding.start(child.pid)
         status = _wait(child.pid)

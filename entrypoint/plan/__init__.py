@@ -48,6 +48,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     amp = decide_amp(devices.gpus, request)
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
     memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
+    cache = _cache_dir(facts, request)
     decisions = [
         *devices.decisions,
         Decision(name="ranks", value=devices.ranks, source="device", reason="one trainer process per device"),
@@ -57,7 +58,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         *([amp] if isinstance(settings, TrainSettings) else []),
         *batch.decisions,
         *memory.decisions,
-        _cache_dir(facts, request),
+        cache,
     ]
     if isinstance(settings, DetectSettings):
         decisions = [decision for decision in decisions if decision.name not in ("workers", "ranks")]
@@ -68,6 +69,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         decisions=tuple(decisions),
         budgets=budgets,
         environment=dict(_environment(request, devices, decisions, memory.shm)),
+        environment_defaults=_library_caches(cache.value),
         notes=tuple(notes),
     )
     _stop_if_strict(plan, request)
@@ -137,9 +139,14 @@ def _environment(
     folder = values["cache_dir"]
     if folder is not None:
         yield "YOLOV9_CACHE_DIR", folder
-        for name, below in (("MPLCONFIGDIR", "matplotlib"), ("TRITON_CACHE_DIR", "triton")):
-            yield name, str(Path(folder) / below)
-        yield "TORCHINDUCTOR_CACHE_DIR", str(Path(folder) / "inductor")
+
+
+def _library_caches(folder: str | None) -> dict[str, str]:
+    """Libraries would write into HOME, which may be absent or not writable."""
+    if folder is None:
+        return {}
+    places = {"MPLCONFIGDIR": "matplotlib", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    return {name: str(Path(folder) / below) for name, below in places.items()}
 
 
 def _warnings(request: JobRequest, budgets: tuple[Budget, ...], devices: Devices) -> Iterator[str]:

@@ -57,6 +57,8 @@ class Plan:
     """Memory, /dev/shm and GPU memory, part by part."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the trainer is started with."""
+    environment_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the trainer where the user has set none of that name."""
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Decision:
@@ -89,5 +91,6 @@ class Plan:
             "decisions": [asdict(decision) for decision in self.decisions],
             "budgets": budgets,
             "environment": dict(self.environment),
+            "environment_defaults": dict(self.environment_defaults),
             "notes": list(self.notes),
         }

@@ -79,9 +79,14 @@ def read_setting_variables(variables: Mapping[str, str] | None = None) -> dict[s
     }
 
 
-def child_environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment with some variables replaced, for a child process."""
-    return {**os.environ, **changes}
+def child_environment(changes: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns this process's environment for a child process.
+
+    Args:
+        changes: variables that replace those of the same name.
+        defaults: variables that are added where there is none of that name.
+    """
+    return {**(defaults or {}), **os.environ, **changes}
 
 
 def _integer(env: Mapping[str, str], name: str) -> int | None:

@@ -128,6 +128,7 @@ class ValSettings(PredictSettings):
     conf_thres: float = option(0.001, "--conf", "--conf-thres", help="smallest confidence")
     iou_thres: float = option(0.7, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
     max_det: int = option(300, "--max-det", help="most detections per picture")
+    min_items: int = option(0, "--min-items", help="leave out pictures with fewer objects than this")
     verbose: bool = option(False, "--verbose", help="print the table of classes")
     annotations: str = option("", "--annotations", help="COCO annotation file to score against, with --save-json")
     allow_bad_labels: bool = option(

@@ -116,6 +116,7 @@ def _read_split(settings: ValSettings) -> tuple[DatasetConfig, DatasetIndex]:
         split,
         cache_dir=environment.cache_dir,
         single_cls=settings.single_cls,
+        min_items=settings.min_items,
         workers=max(1, settings.workers or DEFAULT_WORKERS),
         allow_bad_labels=settings.allow_bad_labels,
     )
