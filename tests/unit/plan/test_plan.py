@@ -1,0 +1,206 @@
+"""What a plan says beside its values: tables, reasons, strictness, settings for the trainer."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrypoint.host import HostFacts, read_facts
+from entrypoint.plan import Plan, make_plan, planned_settings
+from entrypoint.plan.memory_model import family, picture_bytes
+from entrypoint.request import JobRequest, make_request
+from entrypoint.table import plan_table
+from yolov9.errors import UserError
+
+GIB = 1 << 30
+MIB = 1 << 20
+MakeTree = Callable[..., Path]
+A10G = {"name": "NVIDIA A10G", "total": 24 * GIB, "free": 23 * GIB, "capability": [8, 6]}
+
+
+@pytest.fixture
+def facts_of(make_tree: MakeTree) -> Callable[..., HostFacts]:
+    def read(memory_gib: float = 64, cpus: int = 16, **given: Any) -> HostFacts:
+        meminfo = f"MemTotal: {int(memory_gib * MIB)} kB\nMemAvailable: {int(memory_gib * MIB)} kB\n"
+        wheel = {"torch": "2.14.1+cu130", "cuda": "13.0"}
+        return read_facts(make_tree({"proc/meminfo": meminfo}, {"affinity": cpus, "wheel": wheel, **given}))
+
+    return read
+
+
+FactsOf = Callable[..., HostFacts]
+
+
+def ask(argv: str = "", command: str = "train", variables: Mapping[str, str] | None = None, **more: Any) -> JobRequest:
+    request = make_request(command, argv.split(), variables=variables or {})
+    return replace(request, model="yolov9-s", model_source="default", **more)
+
+
+def needs(plan: Plan, resource: str) -> dict[str, int]:
+    budget = next(budget for budget in plan.budgets if budget.resource == resource)
+    return {need.what: need.size_bytes for need in budget.needs}
+
+
+def test_p02_the_ring_grows_with_the_job_and_not_with_shm(facts_of: FactsOf) -> None:
+    request = ask("--img 1280 --batch 64 --workers 16 --prefetch 4")
+    small = make_plan(facts_of(64, 32, shm={"size": 2 * GIB}, gpus=[A10G], driver="580.65"), request)
+    large = make_plan(facts_of(64, 32, shm={"size": 32 * GIB}, gpus=[A10G], driver="580.65"), request)
+    ring = 4 * 64 * 1280 * 1280 * 3
+    for plan in (small, large):
+        assert needs(plan, "memory")["ring"] == ring
+        assert needs(plan, "memory")["validation ring"] == 2 * ring
+        assert needs(plan, "/dev/shm") == {"loader": 0}
+        assert plan.value("prefetch") == 4
+
+
+def test_p02_short_memory_takes_slots_then_workers(facts_of: FactsOf) -> None:
+    request = ask("--img 1280 --batch 64 --workers 16")
+    plan = make_plan(facts_of(6, 32, gpus=[A10G], driver="580.65"), request)
+    assert plan.value("prefetch") == 2
+    assert plan.value("workers") < 16
+    assert {decision.name for decision in plan.degraded} >= {"prefetch", "workers"}
+
+
+def test_p10_the_drivers_free_memory_counts_and_holders_are_named(facts_of: FactsOf) -> None:
+    busy = {**A10G, "free": 10 * GIB, "processes": [{"pid": 41, "used": 13 * GIB, "name": "python"}], "utilisation": 97}
+    facts = facts_of(gpus=[busy], driver="580.65")
+    plan = make_plan(facts, ask())
+    assert plan.value("batch_size") == 16
+    assert "pid 41 python 13 GiB" in plan["gpu"].reason
+    assert "97 % busy" in plan["gpu"].reason
+
+
+def test_p21_share_minus_overhead_and_the_limit_is_called_soft(facts_of: FactsOf) -> None:
+    gpu = {"name": "NVIDIA RTX A4000", "total": 16 * GIB, "free": 16 * GIB, "capability": [8, 6]}
+    plan = make_plan(facts_of(gpus=[gpu], driver="580.65"), ask("--gpu-share 0.5 --jobs 2"))
+    budget = next(budget for budget in plan.budgets if budget.resource == "GPU memory")
+    assert budget.available_bytes == 8 * GIB
+    assert budget.needed_bytes <= 8 * GIB
+    assert "soft limit" in budget.source
+
+
+def test_p21_shares_above_the_whole_are_said(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), ask("--gpu-share 0.7 --jobs 2"))
+    assert any("more than the whole GPU" in note for note in plan.notes)
+
+
+def test_p37_training_on_the_cpu_for_lack_of_a_gpu_is_loud(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(), ask())
+    assert "NO GPU IS VISIBLE" in plan["device"].reason
+    assert plan["device"].degraded
+
+
+def test_p04_every_value_names_its_limit(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(cpus=4), ask("--workers 8"))
+    assert (plan["workers"].value, plan["workers"].source) == (3, "affinity of this process")
+    assert "8 asked for" in plan["workers"].reason
+
+
+def test_p05_a_users_thread_count_reaches_the_trainer(facts_of: FactsOf) -> None:
+    assert make_plan(facts_of(), ask(variables={"OMP_NUM_THREADS": "3"})).environment["OMP_NUM_THREADS"] == "3"
+    assert make_plan(facts_of(cpus=5), ask()).environment["OMP_NUM_THREADS"] == "5"
+
+
+@pytest.mark.parametrize(("pictures", "value"), [(1000, "ram"), (100_000, "off")])
+def test_p07_ram_cache_is_refused_when_it_does_not_fit(facts_of: FactsOf, pictures: int, value: str) -> None:
+    plan = make_plan(facts_of(64), ask("--cache ram", pictures=pictures))
+    assert plan.value("cache") == value
+    assert plan["cache"].degraded == (value == "off")
+    assert f"{pictures} pictures need" in plan["cache"].reason
+
+
+def test_strict_stops_where_something_gives_way(facts_of: FactsOf) -> None:
+    with pytest.raises(UserError, match="--strict"):
+        make_plan(facts_of(cpus=4), ask("--workers 8 --device cpu --strict"))
+
+
+def test_strict_goes_on_when_all_is_as_asked(facts_of: FactsOf) -> None:
+    assert make_plan(facts_of(cpus=16), ask("--workers 2 --device cpu --strict")).degraded == ()
+
+
+def test_two_ranks_without_room_in_shm_use_other_transports(facts_of: FactsOf) -> None:
+    gpus = [{**A10G, "uuid": "GPU-a"}, {**A10G, "uuid": "GPU-b"}]
+    facts = facts_of(gpus=gpus, driver="580.65", shm={"size": 16 * MIB})
+    plan = make_plan(facts, ask("--device 0,1"))
+    assert plan.environment["NCCL_SHM_DISABLE"] == "1"
+    assert any("NCCL" in note for note in plan.notes)
+
+
+def test_a_slice_is_handed_over_by_uuid_and_cuda_counts_by_bus(facts_of: FactsOf) -> None:
+    mig = {"name": "MIG 1g", "total": 10 * GIB, "capability": [8, 0], "uuid": "MIG-x", "mig": True}
+    plan = make_plan(facts_of(gpus=[mig], driver="580.65"), ask())
+    assert plan.environment["CUDA_VISIBLE_DEVICES"] == "MIG-x"
+    assert plan.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_a_cpu_job_hides_all_gpus_from_the_trainer(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), ask("--device cpu"))
+    assert plan.environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_settings_for_the_trainer_have_the_plans_values(facts_of: FactsOf) -> None:
+    request = ask("--img 650 --epochs 3")
+    settings = planned_settings(make_plan(facts_of(gpus=[A10G], driver="580.65"), request), request)
+    expected = {"imgsz": 672, "epochs": 3, "device": "0", "amp": "bf16", "workers": 15, "cache": "off", "prefetch": 4}
+    assert {name: settings[name] for name in expected} == expected
+    assert settings["batch_size"] * (settings["optimisation_batch"] // settings["batch_size"]) == 64
+    assert settings["accumulate"] is None, "the trainer divides the optimisation batch exactly"
+
+
+def test_accumulation_that_was_asked_for_sets_the_optimisation_batch(facts_of: FactsOf) -> None:
+    request = ask("--batch 16 --accumulate 2")
+    settings = planned_settings(make_plan(facts_of(gpus=[A10G], driver="580.65"), request), request)
+    assert (settings["batch_size"], settings["accumulate"], settings["optimisation_batch"]) == (16, 2, 32)
+
+
+@pytest.mark.parametrize(("argv", "batch"), [("", 32), ("--half", 32), ("--batch 5", 5)])
+def test_validation_batch(facts_of: FactsOf, argv: str, batch: int) -> None:
+    plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), ask(argv, "val"))
+    assert plan.value("batch_size") == batch
+    assert plan.value("accumulate") is None
+
+
+def test_detection_needs_a_device_and_no_loader(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(), ask("--source x", "detect"))
+    names = [decision.name for decision in plan.decisions]
+    assert "device" in names
+    assert not {"workers", "batch_size", "prefetch", "cache"} & set(names)
+
+
+def test_the_plan_is_pure(facts_of: FactsOf) -> None:
+    facts, request = facts_of(), ask()
+    assert make_plan(facts, request) == make_plan(facts, request)
+
+
+def test_the_table_and_the_data_say_the_same(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(), ask())
+    text, data = plan_table(plan), json.loads(json.dumps(plan.as_dict()))
+    for decision in data["decisions"]:
+        assert decision["reason"] in text
+        assert decision["source"] in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("yolov9-s", "yolov9-s"),
+        ("yolov9-t-cls80", "yolov9-t"),
+        ("yolov9-c-converted", "gelan-c"),
+        ("gelan-e", "gelan-e"),
+        ("best", "yolov9-c"),
+    ],
+)
+def test_names_find_their_row_of_the_memory_table(name: str, row: str) -> None:
+    assert family(name) == row
+
+
+def test_memory_per_picture_grows_with_area_and_number_format() -> None:
+    small = picture_bytes("yolov9-s", 320, train=True, float32=False)
+    large = picture_bytes("yolov9-s", 640, train=True, float32=False)
+    assert large == pytest.approx(4 * small, rel=1e-6)
+    assert picture_bytes("yolov9-s", 640, train=True, float32=True) > 1.9 * large
+    assert picture_bytes("yolov9-s", 640, train=False, float32=False) < large / 4
