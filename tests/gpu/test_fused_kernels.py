@@ -35,7 +35,7 @@ def _norm(channels: int, seed: int) -> nn.BatchNorm2d:
 
 
 def _relative(value: torch.Tensor, reference: torch.Tensor) -> float:
-    return float((value.double() - reference).norm() / reference.norm())
+    return float(((value.double() - reference).norm() / reference.norm()).detach())
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act_triton import (
     SUM_TILE_ELEMENTS,
+    SUM_WARPS,
     activate_kernel,
     gradient_kernel,
     gradient_sums_kernel,
@@ -108,7 +109,8 @@ def _statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     out = torch.empty((2, columns), device=y.device, dtype=torch.float32)
     statistics_kernel[(splits, triton.cdiv(columns, block_c))](
         y, part[0], part[1], out[0], out[1], norm.running_mean, norm.running_var, _counters(y.device),
-        rows, columns, splits, rows_per_split, norm.momentum, norm.eps, BLOCK_P=block_p, BLOCK_C=block_c,
+        rows, columns, splits, rows_per_split, norm.momentum, norm.eps,
+        BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
     )  # fmt: skip
     return out[0], out[1]
 
@@ -183,7 +185,7 @@ def _gradients(
     gradient_sums_kernel[(splits, triton.cdiv(columns, block_c))](
         part, sums, _counters(y.device), g_joined, g_dense, *targets, *both,
         rows, columns, splits, rows_per_split, *strides,
-        **kind, ACCUMULATE=in_place, BLOCK_P=block_p, BLOCK_C=block_c,
+        **kind, ACCUMULATE=in_place, BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
     )  # fmt: skip
     outputs = [torch.empty_like(branch.y, memory_format=torch.channels_last) for branch in branches]
     block_p, block_c = tile_shape(columns)

@@ -16,12 +16,16 @@ import triton.language as tl
 
 TILE_ELEMENTS = 4096
 """Elements of one tile: 32 values a thread at 4 warps."""
-SUM_TILE_ELEMENTS = 2048
-"""Elements of one tile of a reduction: its float32 accumulators have to stay in registers."""
+SUM_TILE_ELEMENTS = 4096
+"""Elements of one tile of a reduction: at SUM_WARPS, 16 values a thread and accumulator, which stay in registers."""
+SUM_WARPS = 8
 MAX_BLOCK_C = 128
 """Columns of a tile at the most: 256 bytes of a row in half precision."""
-PROGRAMS_PER_SUM = 1056
-"""Programs of a reduction: 8 for each of the 132 multiprocessors of a Hopper card; more only lengthen the last step."""
+PROGRAMS_PER_SUM = 264
+"""Programs of a reduction at the most: 2 for each of the 132 multiprocessors of a Hopper card. More of them lengthen
+the last step, in which one program adds up the results of all (measured: 1,056 programs took 30 us for it)."""
+TILES_PER_PROGRAM = 4
+"""Tiles that a program of a reduction works on at the least, so that small tensors have few partial results."""
 
 
 def tile_shape(columns: int, elements: int = TILE_ELEMENTS) -> tuple[int, int]:
@@ -33,7 +37,7 @@ def tile_shape(columns: int, elements: int = TILE_ELEMENTS) -> tuple[int, int]:
 def split_rows(rows: int, columns: int, block_p: int, block_c: int) -> tuple[int, int]:
     """Returns the number of row blocks of a reduction and the rows in each, a multiple of `block_p`."""
     wanted = max(1, PROGRAMS_PER_SUM // triton.cdiv(columns, block_c))
-    rows_per_split = triton.cdiv(triton.cdiv(rows, wanted), block_p) * block_p
+    rows_per_split = max(triton.cdiv(triton.cdiv(rows, wanted), block_p), TILES_PER_PROGRAM) * block_p
     return triton.cdiv(rows, rows_per_split), rows_per_split
 
 
@@ -83,25 +87,22 @@ def statistics_kernel(
     tl.store(part_m2 + split * columns + offs_c, tl.sum(squares, 0) - shifted_mean * shifted_mean * count, mask=in_c)
     if _is_last(counters + tl.program_id(1), splits):
         all_rows = rows.to(tl.float32)
+        # Block means are again taken about a pivot, so that one pass gives mean and spread.
+        centre = tl.load(part_mean + offs_c, mask=in_c, other=0.0, cache_modifier=".cg")
         weighted = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        for start in range(0, splits, BLOCK_P):
-            offs_s = start + tl.arange(0, BLOCK_P)
-            inside = (offs_s < splits)[:, None] & in_c[None, :]
-            rows_of = tl.minimum(rows - offs_s * rows_per_split, rows_per_split).to(tl.float32)[:, None]
-            at = offs_s[:, None] * columns + offs_c[None, :]
-            block_mean = tl.load(part_mean + at, mask=inside, other=0.0, cache_modifier=".cg")
-            weighted += tl.where(inside, block_mean * rows_of, 0.0)
-        mean = tl.sum(weighted, 0) / all_rows
         spread = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
         for start in range(0, splits, BLOCK_P):
             offs_s = start + tl.arange(0, BLOCK_P)
             inside = (offs_s < splits)[:, None] & in_c[None, :]
             rows_of = tl.minimum(rows - offs_s * rows_per_split, rows_per_split).to(tl.float32)[:, None]
             at = offs_s[:, None] * columns + offs_c[None, :]
-            off = tl.load(part_mean + at, mask=inside, other=0.0, cache_modifier=".cg") - mean[None, :]
+            off = tl.load(part_mean + at, mask=inside, other=0.0, cache_modifier=".cg") - centre[None, :]
             block_m2 = tl.load(part_m2 + at, mask=inside, other=0.0, cache_modifier=".cg")
+            weighted += tl.where(inside, off * rows_of, 0.0)
             spread += tl.where(inside, block_m2 + rows_of * off * off, 0.0)
-        m2 = tl.sum(spread, 0)
+        off_mean = tl.sum(weighted, 0) / all_rows
+        mean = off_mean + centre
+        m2 = tl.maximum(tl.sum(spread, 0) - off_mean * off_mean * all_rows, 0.0)
         tl.store(mean_out + offs_c, mean, mask=in_c)
         tl.store(rstd_out + offs_c, 1.0 / tl.sqrt(m2 / all_rows + eps), mask=in_c)
         old_mean = tl.load(running_mean + offs_c, mask=in_c, other=0.0)
