@@ -56,8 +56,7 @@ def _run(plan: dict[str, Any]) -> int:
     if command == "detect":
         from yolov9.engine import detect
 
-        stopped = detect.run(_settings(DetectSettings, values), run_dir).stopped
-        return ExitCode.STOPPED_RESUMABLE if stopped else ExitCode.DONE
+        return detect.run(_settings(DetectSettings, values), run_dir)
     raise UserError(
         found=f"command {command!r} in the plan", needed="train, val or detect", remedy="make the plan anew"
     )
