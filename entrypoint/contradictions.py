@@ -36,7 +36,8 @@ def _ranges(request: JobRequest) -> Iterator[UserError]:
         value = values.get(name)
         if value is not None and value < low:
             yield _out_of_range(request, name, f"a whole number from {low} up")
-    if (values.get("batch_size") or 1) < 1 and values["batch_size"] != -1:
+    batch = values.get("batch_size")
+    if batch is not None and batch < 1 and batch != -1:
         yield _out_of_range(request, "batch_size", "a whole number from 1 up, or -1 for what the memory allows")
     for name in ("conf_thres", "iou_thres", "gpu_share", "label_smoothing"):
         value = values.get(name)

@@ -99,6 +99,7 @@ def _check_data(request: JobRequest) -> int | None:
 def _check_source(settings: DetectSettings) -> None:
     """Refuses a source that does not exist; what is in it is the detector's business."""
     if settings.source and not Path(settings.source).expanduser().exists():
-        from yolov9.data.sources import open_source
+        from yolov9.data.sources import is_live, open_source
 
-        open_source(settings.source, vid_stride=settings.vid_stride)
+        if not is_live(settings.source) and "://" not in settings.source:
+            open_source(settings.source, vid_stride=settings.vid_stride)

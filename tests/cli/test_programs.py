@@ -1,0 +1,130 @@
+"""What is not a command is executed; help, check and plan answer at once and without PyTorch."""
+
+import json
+import resource
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+SECONDS = 1.0
+"""Time that help, check and plan may take on two idle CPUs."""
+CHECK_NO_TORCH = (
+    "import sys; sys.argv[0] = 'entrypoint'\n"
+    "from entrypoint.cli import main\n"
+    "code = main()\n"
+    "assert 'torch' not in sys.modules, 'torch was imported'\n"
+    "raise SystemExit(code)\n"
+)
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_without_words_there_is_help_and_the_machine(run: Run) -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "train --data" in done.stdout
+    assert "CPUs" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], ["check"], ["plan"], ["plan", "--json"], ["train", "--help"], []])
+def test_answers_come_without_pytorch(run: Run, words: list[str]) -> None:
+    done = run(*words, program=("-c", CHECK_NO_TORCH))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["check"], ["plan"]])
+def test_answers_take_less_than_a_second_of_cpu(run: Run, words: list[str]) -> None:
+    """Counted in CPU time, because others may keep the machine busy."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run(*words).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECONDS
+
+
+def test_a_program_is_executed_with_its_arguments_and_exit_code(run: Run) -> None:
+    done = run("sh", "-c", "echo $0 $1; exit 5", "a", "b")
+    assert (done.returncode, done.stdout) == (5, "a b\n")
+
+
+def test_conda_activate_is_answered_in_one_line(run: Run) -> None:
+    done = run("conda", "activate", "yolov9")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert "active" in done.stdout
+
+
+@pytest.mark.parametrize(("word", "near"), [("trian", "train"), ("no-such-program", "--help")])
+def test_a_word_that_is_nothing_gets_a_hint(run: Run, word: str, near: str) -> None:
+    done = run(word)
+    assert done.returncode == 127
+    assert f"type:   {near}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_leading_dash_means_train(run: Run) -> None:
+    done = run("--epochs", "0")
+    assert done.returncode == 2
+    assert "--epochs 0" in done.stderr
+
+
+def test_plan_as_data_has_all_parts_and_makes_no_folder(run: Run, tmp_path: Path) -> None:
+    done = run("plan", "train", "--epochs", "3", "--json")
+    data = json.loads(done.stdout)
+    assert {"command", "settings", "run_dir", "request", "decisions", "facts", "version"} <= set(data)
+    assert data["request"] == {
+        "epochs": {"value": 3, "source": "--epochs 3"},
+        "json": {"value": True, "source": "--json"},
+    }
+    assert data["settings"]["device"] == "cpu"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_any_machine_can_be_put_on_paper(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "machine"
+    root.mkdir()
+    gpu = {"name": "Tesla T4", "total": 16 << 30, "capability": [7, 5]}
+    facts = {"affinity": 16, "gpus": [gpu], "driver": "580.65", "wheel": {"torch": "2.14", "cuda": "13.0"}}
+    (root / "facts.json").write_text(json.dumps(facts))
+    # The test environment hides all GPUs of this machine; the one on paper is to be seen.
+    data = json.loads(run("plan", "--json", "--root", str(root), CUDA_VISIBLE_DEVICES="0").stdout)
+    values = {decision["name"]: decision["value"] for decision in data["decisions"]}
+    assert (values["device"], values["workers"], values["amp"]) == ("0", 15, "fp16")
+
+
+def test_check_fails_with_the_code_of_what_is_wrong(run: Run, tmp_path: Path) -> None:
+    gpu = {"name": "NVIDIA GeForce GTX 1080 Ti", "total": 11 << 30, "capability": [6, 1]}
+    facts = {"gpus": [gpu], "driver": "580.65", "wheel": {"torch": "2.14", "cuda": "13.0"}}
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
+    done = run("check", "--json", "--root", str(tmp_path), CUDA_VISIBLE_DEVICES="0")
+    failed = [check for check in json.loads(done.stdout)["checks"] if check["status"] == "FAIL"]
+    assert done.returncode == 69
+    assert "cuda12 image" in failed[0]["remedy"]
+
+
+@pytest.mark.parametrize("script", ["train", "train_dual", "val", "val_dual", "detect", "detect_dual"])
+def test_scripts_run_through_a_link_and_hide_no_module(run: Run, tmp_path: Path, script: str) -> None:
+    (tmp_path / f"{script}.py").symlink_to(REPOSITORY / "yolov9" / f"{script}.py")
+    (tmp_path / "data").mkdir()
+    done = run("--help", program=(f"{script}.py",), PYTHONPATH="")
+    assert done.returncode == 0, done.stderr
+    assert "--device" in done.stdout
+
+
+def test_the_article_command_is_understood(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "train_dual.py").symlink_to(REPOSITORY / "yolov9" / "train_dual.py")
+    command = (
+        "--workers 8 --device 0 --batch 64 --data data.yaml --img 640 --cfg models/detect/yolov9-s.yaml --weights '' "
+        "--name yolov9-s --hyp hyp.scratch-high.yaml --min-items 0 --epochs 20 --close-mosaic 15"
+    )
+    words = ["" if word == "''" else word for word in command.split()]
+    done = run(*words, program=("train_dual.py",))
+    # Everything is read before the first thing that is missing here: the data set.
+    assert done.returncode == 65, done.stderr
+    assert "data.yaml" in done.stderr
+
+
+def test_the_log_of_a_refused_job_comes_with_time_and_offset(run: Run) -> None:
+    line = run("train", "--device", "0").stderr.splitlines()[0]
+    time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z")

@@ -1,0 +1,74 @@
+"""Options that contradict each other: refused, or one line that says which of them gives way."""
+
+import pytest
+
+from entrypoint.contradictions import check_request, rounded_size
+from entrypoint.request import make_request
+from yolov9.errors import UserError
+
+
+def lines(argv: str, command: str = "train") -> str:
+    return "\n".join(check_request(make_request(command, argv.split(), variables={})))
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("--cache ram --rect --project runs/train", "mosaic, mixup and shuffling are off"),
+        ("--rect --close-mosaic 5", "--rect turns mosaic off from the start"),
+        ("--epochs 10 --close-mosaic 15", "mosaic is never on"),
+        ("--autoanchor", "no anchors"),
+        ("--noautoanchor", "no anchors"),
+        ("--amp", "the default"),
+        ("--img 650", "672 is used"),
+        ("--resume x.pt --weights y.pt", "nothing to do with --resume"),
+        ("--nosave --save-period 3", "nothing to do with --nosave"),
+        ("--noval --patience 3", "nothing to do with --noval"),
+    ],
+)
+def test_one_line_says_what_gives_way(argv: str, words: str) -> None:
+    assert words in lines(argv)
+
+
+@pytest.mark.parametrize(("argv", "words"), [("--augment", "not offered"), ("--save-conf", "--save-txt")])
+def test_the_same_for_detection(argv: str, words: str) -> None:
+    assert words in lines(argv, "detect")
+
+
+def test_the_plain_article_command_has_nothing_to_explain() -> None:
+    argv = "--workers 8 --device 0 --batch 64 --data data.yaml --img 640 --cfg models/detect/yolov9-s.yaml"
+    assert (
+        lines(argv + " --name yolov9-s --hyp hyp.scratch-high.yaml --min-items 0 --epochs 20 --close-mosaic 15") == ""
+    )
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--epochs 0",
+        "--batch 0",
+        "--batch -2",
+        "--img 16",
+        "--workers -1",
+        "--accumulate 0",
+        "--patience -1",
+        "--gpu-share 0",
+        "--gpu-share 1.5",
+        "--jobs 0",
+        "--cos-lr --fixed-lr",
+        "--batch 16 --accumulate 2 --optimisation-batch 64",
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_option_named(argv: str) -> None:
+    with pytest.raises(UserError) as caught:
+        lines(argv)
+    assert argv.split()[0] in caught.value.found
+
+
+def test_batch_minus_one_is_automatic() -> None:
+    assert lines("--batch -1") == ""
+
+
+@pytest.mark.parametrize(("asked", "used"), [(640, 640), (641, 672), (32, 32)])
+def test_picture_sizes_are_rounded_up_to_the_stride(asked: int, used: int) -> None:
+    assert rounded_size(asked) == used

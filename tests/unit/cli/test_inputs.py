@@ -1,0 +1,95 @@
+"""Files that a job names are found, or refused before anything starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from entrypoint.inputs import graph_names, resolve_inputs
+from entrypoint.request import JobRequest, make_request
+from entrypoint.resume import find_run, resumed_options
+from yolov9.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def _working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def resolved(command: str, argv: str, **variables: str) -> JobRequest:
+    return resolve_inputs(make_request(command, argv.split(), variables=variables))
+
+
+@pytest.mark.parametrize("cfg", ["yolov9-s", "yolov9-s.yaml", "models/detect/yolov9-s.yaml"])
+def test_three_names_of_one_model(cfg: str) -> None:
+    assert resolved("train", f"--cfg {cfg}").model == "yolov9-s"
+
+
+def test_every_graph_and_the_narrow_form_are_known() -> None:
+    for name in (*graph_names(), "yolov9-t-cls80", "gelan-t-cls80"):
+        assert resolved("train", f"--cfg {name}").model == name
+    assert len(graph_names()) >= 10
+
+
+def test_an_own_graph_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("nc: 80\n")
+    assert resolved("train", "--cfg mine.yaml").model == "mine"
+
+
+def test_an_unknown_model_lists_the_known_ones() -> None:
+    with pytest.raises(UserError) as caught:
+        resolved("train", "--cfg yolov9-xl")
+    assert all(name in caught.value.needed for name in graph_names())
+
+
+def test_without_model_and_weights_it_is_yolov9_s() -> None:
+    request = resolved("train", "")
+    assert (request.model, request.settings.cfg) == ("yolov9-s", "yolov9-s")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["yolov9-s.pt", "./yolov9-s.pt"])
+def test_weights_are_looked_for_here_and_then_in_the_image(tmp_path: Path, name: str) -> None:
+    image = tmp_path / "weights"
+    image.mkdir()
+    (image / "yolov9-s.pt").touch()
+    assert resolved("detect", f"--weights {name}", YOLOV9_WEIGHTS_DIR=str(image)).settings.weights == str(
+        image / "yolov9-s.pt"
+    )
+    (tmp_path / "yolov9-s.pt").touch()
+    here = resolved("detect", f"--weights {name}", YOLOV9_WEIGHTS_DIR=str(image)).settings.weights
+    assert Path(here).absolute() == tmp_path / "yolov9-s.pt"
+
+
+def test_the_newest_best_checkpoint_is_the_default_and_its_plan_names_the_model(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "train" / "exp"
+    (run / "weights").mkdir(parents=True)
+    (run / "weights" / "best.pt").touch()
+    (run / "plan.json").write_text(json.dumps({"decisions": [{"name": "model", "value": "yolov9-e"}]}))
+    request = resolved("val", "")
+    assert Path(request.settings.weights).absolute() == run / "weights" / "best.pt"  # type: ignore[union-attr]
+    assert request.model == "yolov9-e"
+
+
+def test_resume_takes_the_newest_run_and_what_it_was_asked_to_do(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "train" / "exp2"
+    (run / "weights").mkdir(parents=True)
+    (run / "weights" / "last.pt").touch()
+    given = {"epochs": {"value": 9, "source": "--epochs 9"}, "name": {"value": "exp2", "source": "--name exp2"}}
+    (run / "plan.json").write_text(json.dumps({"request": given}))
+    assert find_run("auto", tmp_path / "runs" / "train") == (run, run / "weights" / "last.pt")
+    assert find_run(str(run), tmp_path) == (run, run / "weights" / "last.pt")
+    options = resumed_options(run)
+    assert list(options) == ["epochs"]
+    assert options["epochs"].source == "resumed run, --epochs 9"
+
+
+@pytest.mark.parametrize("wanted", ["auto", "nowhere/last.pt"])
+def test_nothing_to_resume(tmp_path: Path, wanted: str) -> None:
+    with pytest.raises(UserError, match=r"last\.pt"):
+        find_run(wanted, tmp_path / "runs" / "train")
+
+
+def test_a_source_that_needs_no_file_is_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.pt").touch()
+    for source in ("0", "rtsp://camera/stream"):
+        assert resolved("detect", f"--weights w.pt --source {source}").settings.source == source  # type: ignore[union-attr]
