@@ -99,6 +99,11 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a very small model with three classes whose weights are always the same."""
     model = build_model(TINY_GRAPH, nc=len(NAMES))
     state = {key: torch.from_numpy(_draw_numbers(key, tuple(value.shape))) for key, value in model.state_dict().items()}
+    for level in range(3):  # smaller boxes than chance would give, and objects of all three classes
+        state[f"model.6.cv2.{level}.2.bias"] = -0.5 * torch.arange(16.0).repeat(4)
+        weight = state[f"model.6.cv3.{level}.2.weight"]
+        state[f"model.6.cv3.{level}.2.weight"] = 8 * (weight - weight.mean(1, keepdim=True))
+        state[f"model.6.cv3.{level}.2.bias"] = torch.tensor([-6.0, 0.0, -1.0])
     path = tmp_path_factory.mktemp("weights") / "fixed.pt"
     content = {
         "format": "yolov9-checkpoint-1",
