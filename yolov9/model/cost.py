@@ -32,10 +32,10 @@ def count_gflops(model: DetectionModel, image_size: int = 640, *, folded: bool =
         total += _multiplications(layer, folded) * float(image_size / stride) ** 2
     head = model.head
     for part in head.children():
-        for level, stride in enumerate(head.strides):
+        for level, pixels in enumerate(head.strides):
             branch = part[level] if isinstance(part, nn.ModuleList) else part
             repeats = 1 if isinstance(part, nn.ModuleList) else BOX_SIDES
-            total += repeats * _multiplications(branch, folded) * (image_size / stride) ** 2
+            total += repeats * _multiplications(branch, folded) * (image_size / pixels) ** 2
     return OPERATIONS_PER_MAC * total / GIGA
 
 

@@ -3,7 +3,6 @@
 import copy
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -11,6 +10,7 @@ from yolov9.model.conv import NormedConv, RepConvUnit
 from yolov9.model.detector import DetectionModel
 
 
+@torch.no_grad()
 def fuse(model: DetectionModel) -> DetectionModel:
     """A copy for inference, in evaluation mode, with every batch normalisation and branch folded; `model` stays.
 
@@ -43,7 +43,8 @@ def _merged(wide: NormedConv, narrow: NormedConv) -> nn.Conv2d:
     """The 3x3 convolution that equals the sum of a 3x3 and a 1x1 branch."""
     wide_kernel, wide_bias = _folded(wide)
     narrow_kernel, narrow_bias = _folded(narrow)
-    return _with_bias(wide.conv, wide_kernel + F.pad(narrow_kernel, (1, 1, 1, 1)), wide_bias + narrow_bias)
+    wide_kernel[:, :, 1:2, 1:2] += narrow_kernel
+    return _with_bias(wide.conv, wide_kernel, wide_bias + narrow_bias)
 
 
 def _with_bias(conv: nn.Conv2d, kernel: Tensor, bias: Tensor) -> nn.Conv2d:

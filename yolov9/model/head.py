@@ -41,7 +41,8 @@ class BinExpectation(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(REG_MAX, 1, 1, bias=False).requires_grad_(False)
         with torch.no_grad():
-            self.conv.weight.copy_(torch.arange(REG_MAX, dtype=torch.float32).view(1, REG_MAX, 1, 1))
+            # Not torch.arange: on the meta device that imports the framework's whole set of decompositions (seconds).
+            self.conv.weight.copy_(torch.tensor([float(i) for i in range(REG_MAX)]).view(1, REG_MAX, 1, 1))
 
     def forward(self, boxes: Tensor) -> Tensor:
         """B x 64 x N float32 logits, channel = 16 side + bin -> B x 4 x N distances in cells."""

@@ -1,7 +1,7 @@
 """Finds the graph that a state dict belongs to, from the names and shapes of its tensors."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -78,16 +78,22 @@ class _Head:
         return cls(layer, dual, nc, None if width == default_class_width(channels, nc) else width)
 
 
-def _candidates(head: _Head, content: dict[str, Any] | None) -> list[Graph]:
-    """Graphs with such a head at such a layer, the one that came with the tensors first."""
-    graphs = []
+def _candidates(head: _Head, content: dict[str, Any] | None) -> Iterator[Graph]:
+    """Graphs with such a head at such a layer, the one that came with the tensors first; the others are read late."""
+    kind = DUAL_HEAD if head.dual else SINGLE_HEAD
+    for graph in _known(content):
+        if len(graph.rows) - 1 == head.layer and graph.rows[-1].type == kind:
+            yield graph
+
+
+def _known(content: dict[str, Any] | None) -> Iterator[Graph]:
     if content is not None:
         # It may be written for an older form of the original code; the known graphs may still fit then.
         with suppress(UserError):
-            graphs.append(parse_graph(str(content.get("name", "custom")), content))
-    graphs += [parse_graph(*read_graph(name)) for name in known_graphs() if name not in NARROW_NAMES]
-    kind = DUAL_HEAD if head.dual else SINGLE_HEAD
-    return [g for g in graphs if len(g.rows) - 1 == head.layer and g.rows[-1].type == kind]
+            yield parse_graph(str(content.get("name", "custom")), content)
+    for name in known_graphs():
+        if name not in NARROW_NAMES:
+            yield parse_graph(*read_graph(name))
 
 
 def _differences(graph: Graph, shapes: Shapes) -> list[str]:
