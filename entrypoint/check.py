@@ -52,7 +52,7 @@ class Check:
 def run_check(argv: Sequence[str]) -> int:
     """Prints the table; returns 0, or the exit code of the first FAIL."""
     parser = build_parser(
-        "check", "Looks at the machine: limits, GPUs, versions, folders.", {"options": [ReportOptions]}
+        "check", "Looks at the machine: limits, GPUs, versions, folders.", {"the report": [ReportOptions]}
     )
     texts, _ = parse(parser, argv)
     known = option_fields([ReportOptions])

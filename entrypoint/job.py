@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ from typing import Any
 import yolov9
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.inputs import resolve_inputs
-from entrypoint.plan import Plan, make_plan, planned_settings
+from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import find_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir
@@ -72,7 +73,7 @@ def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) 
 def plan_job(request: JobRequest) -> tuple[HostFacts, Plan]:
     """Reads the machine and makes the plan."""
     environment = request.environment
-    folders: list[Path] = [Path(project_of(request)), environment.temporary_dir]
+    folders: list[Path] = [Path(project_of(request)), own_temporary_dir(request, os.getuid())]
     if environment.cache_dir is not None:
         folders.append(environment.cache_dir)
     data = getattr(request.settings, "data", "")

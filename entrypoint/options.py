@@ -13,12 +13,17 @@ from yolov9.errors import UserError
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
+HELP_WIDTH = 110
+"""Columns of the help; the same in every terminal and log."""
 SEVERAL_VALUES = frozenset({"imgsz", "weights"})
 """Options that take one value here and may get more in commands for YOLOv9's own scripts."""
 
 
 class Parser(argparse.ArgumentParser):
     """Argument parser whose errors say what was found, what is needed and what to type."""
+
+    idle: dict[str, str]
+    """Destination -> flag of options that are accepted and have nothing to do."""
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError instead of ending the process."""
@@ -38,15 +43,25 @@ def option_fields(classes: Sequence[type]) -> dict[str, tuple[Field[Any], Any]]:
     return found
 
 
-def build_parser(prog: str, description: str, groups: Mapping[str, Sequence[type]]) -> Parser:
+def build_parser(
+    prog: str, description: str, groups: Mapping[str, Sequence[type]], *, with_idle: bool = False
+) -> Parser:
     """Returns a parser that collects text only; `convert` makes values of it.
 
     Args:
         prog: how the command is called, for the help.
         description: what it does.
         groups: heading -> settings classes under it.
+        with_idle: also take flags that have nothing to do here.
     """
-    parser = Parser(prog=prog, description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} [options]",
+        description=description,
+        formatter_class=_help_format,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
     taken: set[str] = set()
     for heading, classes in groups.items():
         group = parser.add_argument_group(heading)
@@ -54,12 +69,17 @@ def build_parser(prog: str, description: str, groups: Mapping[str, Sequence[type
             if name not in taken:
                 taken.add(name)
                 _add(group, name, field, kind)
-    known = set(parser._option_string_actions)
-    group = parser.add_argument_group("accepted, and nothing to do")
-    for flag, why in FLAGS_WITHOUT_EFFECT.items():
-        if flag not in known:
-            group.add_argument(flag, dest=f"no effect {flag}", nargs="?", const="", metavar="…", help=why)
+    idle = [flag for flag in FLAGS_WITHOUT_EFFECT if with_idle and flag not in parser._option_string_actions]
+    parser.idle = {f"no effect {flag}": flag for flag in idle}
+    for name, flag in parser.idle.items():
+        parser.add_argument(flag, dest=name, nargs="?", const="", help=argparse.SUPPRESS)
+    if with_idle:
+        parser.epilog = f"Accepted from commands for YOLOv9's own scripts, with nothing to do: {', '.join(idle)}."
     return parser
+
+
+def _help_format(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=34, width=HELP_WIDTH)
 
 
 def parse(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -74,8 +94,8 @@ def parse(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], list[str
     if unknown:
         raise _unknown(parser.prog, unknown[0], known)
     values = vars(given)
-    idle = [name.removeprefix("no effect ") for name in values if name.startswith("no effect ")]
-    return {name: value for name, value in values.items() if not name.startswith("no effect ")}, idle
+    idle = [parser.idle[name] for name in values if name in parser.idle]
+    return {name: value for name, value in values.items() if name not in parser.idle}, idle
 
 
 def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> Any:

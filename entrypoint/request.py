@@ -92,10 +92,10 @@ class JobRequest:
 
 def command_parser(command: str, *, report: bool = False) -> Parser:
     """Returns the parser of `train`, `val` or `detect`; with `report` also the options of `plan`."""
-    groups: dict[str, Sequence[type]] = {"options": [SETTINGS[command]], "the job": [JobOptions]}
+    groups: dict[str, Sequence[type]] = {"the model and its data": [SETTINGS[command]], "the job": [JobOptions]}
     if report:
         groups["the report"] = [ReportOptions]
-    return build_parser(command, DESCRIPTIONS[command], groups)
+    return build_parser(command, DESCRIPTIONS[command], groups, with_idle=True)
 
 
 def make_request(

@@ -9,7 +9,11 @@ from entrypoint.host.gpu import Gpu, GpuFacts
 TIMEOUT_S = 120
 """The first import of PyTorch from a cold disk takes tens of seconds."""
 _PROGRAM = """
-import json, torch
+import json, os
+# All GPUs in the order of NVML; what CUDA_VISIBLE_DEVICES hides is left out later, as with NVML.
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+import torch
 found = []
 for index in range(torch.cuda.device_count()):
     free, total = torch.cuda.mem_get_info(index)

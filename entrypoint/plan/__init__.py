@@ -16,7 +16,7 @@ from entrypoint.request import JobRequest
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
-__all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "planned_settings"]
+__all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "own_temporary_dir", "planned_settings"]
 
 IN_SETTINGS = (
     "device",
@@ -108,18 +108,29 @@ def _inputs(request: JobRequest) -> Iterator[Decision]:
 
 def _cache_dir(facts: HostFacts, request: JobRequest) -> Decision:
     """Where scan results and libraries' caches go: the first folder that can be written."""
-    writable = {folder.path: folder.writable for folder in facts.folders}
-    environment = request.environment
-    home = environment.cache_dir
-    if home is not None and writable.get(str(home)) is not False:
+    environment, folders = request.environment, {folder.path: folder for folder in facts.folders}
+    home, uid = environment.cache_dir, facts.limits.uid
+    temporary = own_temporary_dir(request, uid)
+
+    def usable(path: Path) -> bool:
+        folder = folders.get(str(path.absolute()))
+        if folder is None:
+            return True  # Nobody looked; a cache that cannot be written is only slower.
+        foreign = folder.path == folder.existing and folder.owner_uid != uid
+        return folder.writable is not False and not (path == temporary and foreign)
+
+    if home is not None and usable(home):
         return Decision(name="cache_dir", value=str(home), source="YOLOV9_CACHE_DIR or home", reason="writable")
-    temporary = environment.temporary_dir / f"yolov9-{facts.limits.uid}"
-    if writable.get(str(temporary)) is not False:
-        why = f"{home} is not writable" if home else "this user has no home"
+    why = f"{home} is not writable" if home else "this user has no home"
+    if usable(temporary):
         return Decision(name="cache_dir", value=str(temporary), source="TMPDIR", reason=why)
-    return Decision(
-        name="cache_dir", value=None, source="nothing is writable", reason="data sets are scanned anew at each start"
-    )
+    reason = f"{why}, {temporary} neither; data sets are scanned anew at each start"
+    return Decision(name="cache_dir", value=None, source="nothing is writable", reason=reason)
+
+
+def own_temporary_dir(request: JobRequest, uid: int | None) -> Path:
+    """Returns this user's folder among the temporary files."""
+    return request.environment.temporary_dir / f"yolov9-{uid}"
 
 
 def _environment(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from entrypoint.host import HostFacts, read_facts
+from entrypoint.host import FolderFacts, HostFacts, read_facts
 from entrypoint.plan import Plan, make_plan, planned_settings
 from entrypoint.plan.memory_model import family, picture_bytes
 from entrypoint.request import JobRequest, make_request
@@ -204,3 +204,34 @@ def test_memory_per_picture_grows_with_area_and_number_format() -> None:
     assert large == pytest.approx(4 * small, rel=1e-6)
     assert picture_bytes("yolov9-s", 640, train=True, float32=True) > 1.9 * large
     assert picture_bytes("yolov9-s", 640, train=False, float32=False) < large / 4
+
+
+@pytest.mark.parametrize(
+    ("home", "tmp", "expected"),
+    [
+        ({"writable": True}, {"writable": True}, "/home/u/.cache/yolov9"),
+        ({"writable": False}, {"writable": True}, "/tmp/yolov9-12345"),
+        ({"writable": False}, {"writable": True, "existing": "/tmp/yolov9-12345", "owner_uid": 666}, None),
+        ({"writable": False}, {"writable": False}, None),
+    ],
+)
+def test_p32_caches_go_where_this_user_may_write(
+    facts_of: FactsOf, home: dict[str, Any], tmp: dict[str, Any], expected: str | None
+) -> None:
+    def folder(path: str, **more: Any) -> FolderFacts:
+        rest = {"existing": "/", "kind": None, "medium": "unknown", "free_bytes": None, "read_only_mount": None}
+        return FolderFacts(**{"path": path, **rest, "owner_uid": 0, "mode": 0o777, **more})
+
+    facts = facts_of()
+    folders = (folder("/home/u/.cache/yolov9", **home), folder("/tmp/yolov9-12345", **tmp))
+    facts = replace(facts, folders=folders, limits=replace(facts.limits, uid=12345))
+    plan = make_plan(facts, ask(variables={"HOME": "/home/u"}))
+    assert plan.value("cache_dir") == expected
+    assert plan.environment.get("YOLOV9_CACHE_DIR") == expected
+
+
+@pytest.mark.parametrize("home", ["", "/"])
+def test_p32_without_a_home_nothing_is_put_into_the_root_folder(facts_of: FactsOf, home: str) -> None:
+    plan = make_plan(facts_of(), ask(variables={"HOME": home}))
+    assert str(plan.value("cache_dir")).startswith("/tmp/yolov9-")
+    assert all(value.startswith("/tmp/yolov9-") for value in plan.environment_defaults.values())
