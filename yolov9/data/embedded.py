@@ -1,6 +1,7 @@
 """The embedded data set: pictures of drawn objects, generated on first use, the same for the same seed."""
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -62,8 +63,7 @@ def generate_embedded(folder: Path, seed: int = 0, pictures: dict[str, int] | No
     if (folder / _COMPLETE).is_file():
         return folder / "data.yaml"
     LOG.info("drawing the embedded data set into %s", folder)
-    temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
         for number, (split, count) in enumerate((pictures or PICTURES).items()):
             _draw_split(temporary, split, count, (VERSION, seed, number))

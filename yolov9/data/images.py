@@ -142,7 +142,7 @@ def _decode_common(data: bytes, header: ImageHeader, reduce: int) -> Pixels:
 
 def _decode_other(data: bytes) -> Pixels:
     """Decodes TIFF, GIF, AVIF and whatever else the installed decoders know; upright."""
-    Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+    Image.MAX_IMAGE_PIXELS = None  # `refuse_bomb` judges instead; Pillow would warn about pictures that are fine here
     try:
         with Image.open(io.BytesIO(data)) as picture:
             width, height = picture.size

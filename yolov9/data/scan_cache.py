@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class ScanCache:
         if self.path is None:
             LOG.info("no cache folder: pictures will be checked again at the next start")
             return
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
+        temporary = self.path.with_suffix(f".{secrets.token_hex(4)}.tmp")  # containers may have equal process numbers
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as file:
