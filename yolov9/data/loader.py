@@ -69,6 +69,8 @@ class Loader:
         self._free = list(range(self._plan.ring.slots))
         self._asked: deque[tuple[int, int, Request]] = deque()
         self._coming: Iterator[tuple[int, int]] = iter(())
+        self.batches_asked = 0
+        """Batches that have been asked for since the loader was opened."""
         self._closed = False
 
     @property
@@ -90,6 +92,10 @@ class Loader:
     def worker_pids(self) -> list[int]:
         """Process ids of the workers at this moment."""
         return self._producer.worker_pids()
+
+    def set_workers(self, count: int) -> None:
+        """Changes the number of worker processes; no effect on a loader without any."""
+        self._producer.set_workers(count)
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch in order.
@@ -151,6 +157,7 @@ class Loader:
             request = Request(self._free.pop(), self._generation, epoch, height, width, positions)
             self._asked.append((epoch, number, request))
             self._producer.make(request)
+            self.batches_asked += 1
 
     def _next(self, epoch: int, number: int) -> Batch:
         if not self._asked:

@@ -13,6 +13,7 @@ from yolov9.data.order import BatchPlan
 from yolov9.data.rect import RectBatches, plan_rect_batches
 from yolov9.data.ring import RingLayout
 from yolov9.data.sample import SampleSettings
+from yolov9.data.window import WindowLayout, plan_window
 
 MOSAIC_PICTURES = 4
 """Source pictures of a mosaic."""
@@ -54,6 +55,8 @@ class LoaderSettings:
     """Batches in the ring: prepared, being prepared, or in use."""
     timeout_s: float = 120.0
     """A worker that is longer than this at one sample is replaced."""
+    mosaic_window: int = 0
+    """Partners of a mosaic come from so many samples made shortly before, to decode less; 0: from all pictures."""
     cache: Literal["off", "ram", "disk"] = "off"
     """Keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
     cache_dir: Path | None = None
@@ -64,6 +67,8 @@ class LoaderSettings:
     """Page-lock the pictures, for asynchronous copies to a CUDA device."""
 
     def __post_init__(self) -> None:
+        if self.mosaic_window < 0:
+            raise ValueError(f"mosaic_window = {self.mosaic_window}; at least 0 is needed")
         for name in ("imgsz", "batch_size", "slots", "world", "stride"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}; at least 1 is needed")
@@ -82,7 +87,11 @@ class LoaderPlan:
         self.batches = BatchPlan(len(settings.index), settings.batch_size, settings.rank, settings.world, even=train)
         self.rect = _rect_batches(settings)
         self.order: NDArray[np.int64] | None = None if self.rect is None else self.rect.order
-        self.sample = _sample_settings(settings)
+        self.sample = _sample_settings(settings, self.batches.samples)
+        self.window: WindowLayout | None = None
+        if settings.mosaic_window and self.sample.mosaic and settings.cache == "off":
+            at_a_time = settings.slots * settings.batch_size
+            self.window = plan_window(settings.mosaic_window, at_a_time, settings.imgsz)
         self.ring = self._ring_layout(settings)
 
     def shape_of(self, batch: int) -> tuple[int, int]:
@@ -110,7 +119,7 @@ def _rect_batches(settings: LoaderSettings) -> RectBatches | None:
     return plan_rect_batches(settings.index.sizes, together, settings.imgsz, stride=settings.stride, pad=pad)
 
 
-def _sample_settings(settings: LoaderSettings) -> SampleSettings:
+def _sample_settings(settings: LoaderSettings, samples: int) -> SampleSettings:
     recipe, train = settings.recipe, settings.mode == "train"
     return SampleSettings(
         imgsz=settings.imgsz,
@@ -125,4 +134,8 @@ def _sample_settings(settings: LoaderSettings) -> SampleSettings:
         mosaic=0.0 if settings.rect else recipe.mosaic,
         mixup=recipe.mixup,
         copy_paste=recipe.copy_paste,
+        mosaic_window=settings.mosaic_window,
+        samples=samples,
+        rank=settings.rank,
+        world=settings.world,
     )

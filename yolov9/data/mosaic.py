@@ -4,10 +4,10 @@ The published recipe builds a canvas of twice the picture size from four scaled 
 canvas exists on paper only: scaling, placing and warping are one matrix a picture, so each picture is read at the scale
 that is left in the end, resampled once, and not read at all when it ends up outside.
 
-Everything is counted from the edge of a picture: column 0 covers 0 to 1, its centre is at 0.5, boxes of the whole picture
-go from 0 to its width. OpenCV counts pixel centres in whole numbers; the difference is made up for in one place
-(`_from_output`). The published recipe mixes the two, so that its pixels lie up to half a pixel beside their boxes when the
-scale is not 1.
+Everything is counted from the edge of a picture: column 0 covers 0 to 1, its centre is at 0.5, boxes of the whole
+picture go from 0 to its width. OpenCV counts pixel centres in whole numbers; the difference is made up for in one place
+(`_from_output`). The published recipe mixes the two, so that its pixels lie up to half a pixel beside their boxes when
+the scale is not 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -183,7 +183,7 @@ def _largest_scale(matrix: Floats) -> float:
 
 
 def _from_output(total: Floats, pitch_xy: tuple[float, float], corner_xy: tuple[int, int]) -> Floats:
-    """Matrix for OpenCV: from pixel numbers of the output, counted from a corner, to those of the pixels that were read."""
+    """Matrix for OpenCV: from pixel numbers of the output, counted from a corner, to those of the pixels read."""
     shrink = np.diag((1 / pitch_xy[0], 1 / pitch_xy[1], 1.0))
     centre = corner_xy[0] + 0.5, corner_xy[1] + 0.5
     return np.asarray(_shifted((-0.5, -0.5)) @ shrink @ np.linalg.inv(total) @ _shifted(centre), dtype=np.float64)

@@ -14,6 +14,8 @@ _ROUNDS = 8
 """Rounds of the Feistel network; 4 of good round functions suffice for large sets (Luby and Rackoff 1988)."""
 _MIN_HALF_BITS = 3
 """Smaller networks would leave some orders of a few pictures visibly more frequent than others."""
+_MAX_SHUFFLES = 8
+"""Orders of epochs that are held at a time; each is a handful of numbers."""
 _SAMPLE_STREAM = 1
 _ORDER_STREAM = 2
 
@@ -103,8 +105,28 @@ class BatchPlan:
         return list(range(first, min(first + self.batch_size, self.count)))
 
 
-def picture_at(position: int, order: NDArray[np.int64] | Shuffle) -> int:
-    """Returns the picture at a position; positions beyond the end start again at the first."""
-    if isinstance(order, Shuffle):
-        return order(position % order.count)
-    return int(order[position % len(order)])
+class PictureOrder:
+    """Which picture is at a position of an epoch.
+
+    Args:
+        count: pictures in the index.
+        seed: of the run; None for no shuffling.
+        order: (count,) pictures in their order without shuffling; None for that of the index.
+    """
+
+    def __init__(self, count: int, seed: int | None, order: NDArray[np.int64] | None = None) -> None:
+        self.count = count
+        self._seed = seed
+        self._order = order
+        self._shuffles: dict[int, Shuffle] = {}
+
+    def __call__(self, epoch: int, position: int) -> int:
+        """Returns the number of the picture; positions beyond the last picture start again at the first."""
+        place = position % self.count
+        if self._seed is None:
+            return place if self._order is None else int(self._order[place])
+        if epoch not in self._shuffles:
+            if len(self._shuffles) >= _MAX_SHUFFLES:
+                self._shuffles.clear()
+            self._shuffles[epoch] = Shuffle(self._seed, epoch, self.count)
+        return self._shuffles[epoch](place)

@@ -1,29 +1,22 @@
 """Who makes the samples: a server process with workers, or this process."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 import yolov9
 from yolov9.config.environment import child_environment
 from yolov9.data.failures import FailureLog, LoaderError
 from yolov9.data.images import ImageError
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
-from yolov9.data.reader import PictureReader
+from yolov9.data.parts import SharedParts
 from yolov9.data.ring import Ring
-from yolov9.data.sample import SampleMaker
-from yolov9.data.server import MAX_WORKERS
-from yolov9.data.shared import share_arrays
-from yolov9.data.worker import NOTHING, Task, run_task
+from yolov9.data.worker import Task, run_task
 
 MAX_EVENT_BYTES = 65536
 """Longest message of the server."""
@@ -62,6 +55,9 @@ class Producer(Protocol):
     def worker_pids(self) -> list[int]:
         """Returns the process ids of workers."""
 
+    def set_workers(self, count: int) -> None:
+        """Changes the number of worker processes."""
+
     def close(self) -> None:
         """Ends everything."""
 
@@ -70,11 +66,11 @@ class InlineProducer:
     """Makes the samples in this process, when they are waited for."""
 
     def __init__(self, settings: LoaderSettings, plan: LoaderPlan, ring: Ring, ring_fd: int) -> None:
-        del ring_fd
         self._failures = FailureLog(settings)
         self._ring = ring
-        reader = PictureReader(settings.index, settings.imgsz)
-        self._maker = SampleMaker(plan.sample, settings.index, reader, plan.order)
+        parts = SharedParts.create(settings, plan, ring_fd)
+        parts.close_descriptors()
+        self._maker = parts.maker()
 
     def make(self, request: Request) -> None:
         """Does nothing yet."""
@@ -96,6 +92,9 @@ class InlineProducer:
     def worker_pids(self) -> list[int]:
         """There are none."""
         return []
+
+    def set_workers(self, count: int) -> None:
+        """There are none to change."""
 
     def close(self) -> None:
         """There is nothing to end."""
@@ -138,6 +137,10 @@ class ServerProducer:
         children = Path(f"/proc/{pid}/task/{pid}/children")
         return [int(child) for child in children.read_text().split()]
 
+    def set_workers(self, count: int) -> None:
+        """Tells the server."""
+        self._send({"workers": count})
+
     def close(self) -> None:
         """Closes the connection, upon which the server ends its workers and itself."""
         self._connection.close()
@@ -171,34 +174,21 @@ class ServerProducer:
 def _start_server(
     settings: LoaderSettings, plan: LoaderPlan, ring_fd: int
 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    board: dict[str, NDArray[Any]] = {
-        "reading": np.full(MAX_WORKERS, NOTHING, np.int64),
-        "banned": np.zeros(len(settings.index), np.uint8),
-        "order": np.zeros(0, np.int64) if plan.order is None else plan.order,
-    }
-    index_fd, index = share_arrays("yolov9-index", settings.index.arrays())
-    board_fd, board_layout = share_arrays("yolov9-board", board)
+    parts = SharedParts.create(settings, plan, ring_fd)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     config = {
         "connection": theirs.fileno(),
-        "index_fd": index_fd,
-        "index": index,
-        "board_fd": board_fd,
-        "board": board_layout,
-        "ring_fd": ring_fd,
-        "ring": asdict(plan.ring),
-        "sample": asdict(plan.sample),
+        "parts": parts.config,
         "workers": settings.workers,
         "timeout_s": settings.timeout_s,
     }
     package_parent = str(Path(yolov9.__file__).parents[1])
     server = subprocess.Popen(
         [sys.executable, "-m", "yolov9.data.server", json.dumps(config)],
-        pass_fds=(theirs.fileno(), index_fd, board_fd, ring_fd),
+        pass_fds=(theirs.fileno(), *parts.descriptors()),
         stdin=subprocess.DEVNULL,
         env=child_environment({**ONE_THREAD, "PYTHONPATH": package_parent}),
     )
     theirs.close()
-    os.close(index_fd)
-    os.close(board_fd)
+    parts.close_descriptors()
     return server, ours

@@ -1,7 +1,6 @@
-"""Gives a worker the pixels of a picture by its number: from a cache, from its own recent ones, or from the file."""
+"""Gives a worker the pixels of a picture by its number: from the cache, from the window, or from the file."""
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import cv2
@@ -9,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.data.augment import Picture
+from yolov9.data.cache import DecodedCache, limited_hw
 from yolov9.data.images import ImageError, read_image
 from yolov9.data.letterbox import loaded_hw
 from yolov9.data.mosaic import Drawable
+from yolov9.data.window import Window
 
 REDUCTIONS = (8, 4, 2)
 """Scales at which `read_image` can read, besides the full one, strongest first."""
@@ -28,27 +29,14 @@ class PictureSource(Protocol):
         """Absolute path of a picture."""
 
 
-class PictureCache(Protocol):
-    """Decoded pictures that all workers share."""
-
-    def get(self, number: int) -> Picture | None:
-        """Returns the picture, at most `imgsz` long, or None when it is not kept (yet)."""
-
-    def put(self, number: int, picture: Picture) -> None:
-        """Keeps a picture if there is a place for it."""
-
-    def has_place(self, number: int) -> bool:
-        """True when the picture is to be kept."""
-
-
 class PictureReader:
     """Reads pictures by number.
 
     Args:
         source: paths and sizes.
         imgsz: length that the longer side of cached pictures is limited to.
-        cache: shared decoded pictures, or None.
-        recent: how many decoded pictures this worker keeps for itself (for `mosaic_window`).
+        cache: decoded pictures of all epochs, or None.
+        window: recently decoded pictures, or None.
         reading: called with the number before a file is opened, so that a supervisor can name it.
         banned: (N,) non-zero for pictures that must not be opened (they killed a worker or made it hang).
     """
@@ -58,16 +46,16 @@ class PictureReader:
         source: PictureSource,
         imgsz: int,
         *,
-        cache: PictureCache | None = None,
-        recent: int = 0,
+        cache: DecodedCache | None = None,
+        window: Window | None = None,
         reading: Callable[[int], None] | None = None,
         banned: NDArray[np.uint8] | None = None,
     ) -> None:
         self._source = source
         self._imgsz = imgsz
         self._cache = cache
-        self._keep = recent
-        self._recent: OrderedDict[int, Picture] = OrderedDict()
+        self._window = window
+        self._sequence_of: Mapping[int, int] = {}
         self._reading = reading
         self._banned = banned
 
@@ -75,6 +63,10 @@ class PictureReader:
         """Returns upright width and height of a picture as the index has it."""
         width, height = self._source.sizes[number].tolist()
         return width, height
+
+    def use_window_for(self, sequence_of: Mapping[int, int]) -> None:
+        """Says which pictures of the sample at hand belong to the window: number of the picture -> sequence number."""
+        self._sequence_of = sequence_of
 
     def read(self, number: int, scale: float) -> Drawable:
         """Returns a picture to be drawn at a scale (1: one picture pixel becomes one output pixel).
@@ -93,10 +85,10 @@ class PictureReader:
             wanted = _reduction(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
             pitch = size_wh[0] / kept_wh[0] * wanted, size_wh[1] / kept_wh[1] * wanted
             return Drawable(shrink(kept, wanted), pitch)
-        if not self._keep:
+        if self._window is None or number not in self._sequence_of:
             return Drawable(self._decode(number, wanted), (wanted, wanted))
         base = _reduction(max(size_wh), self._imgsz, 1.0)
-        return Drawable(shrink(self._remembered(number, base), wanted // base), (wanted, wanted))
+        return Drawable(shrink(self._shared(self._window, number, base), wanted // base), (wanted, wanted))
 
     def load(self, number: int) -> Picture:
         """Returns a picture with its longer side scaled to `imgsz`: averaged when it shrinks, linear when it grows.
@@ -122,14 +114,12 @@ class PictureReader:
             self._cache.put(number, kept)
         return kept
 
-    def _remembered(self, number: int, reduction: int) -> Picture:
-        picture = self._recent.get(number)
+    def _shared(self, window: Window, number: int, reduction: int) -> Picture:
+        sequence = self._sequence_of[number]
+        picture = window.get(sequence, number)
         if picture is None:
             picture = self._decode(number, reduction)
-            if len(self._recent) >= self._keep:
-                self._recent.popitem(last=False)
-        self._recent[number] = picture
-        self._recent.move_to_end(number)
+            window.put(sequence, number, picture)
         return picture
 
     def _decode(self, number: int, reduction: int) -> Picture:
@@ -163,7 +153,7 @@ def shrink(picture: Picture, reduction: int) -> Picture:
 def limit_size(picture: Picture, imgsz: int) -> Picture:
     """Returns the picture with its longer side limited to `imgsz`, averaged; smaller pictures stay as they are."""
     hw = picture.shape[0], picture.shape[1]
-    if max(hw) <= imgsz:
+    height, width = limited_hw(hw, imgsz)
+    if (height, width) == hw:
         return picture
-    height, width = loaded_hw(hw, imgsz)
     return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)

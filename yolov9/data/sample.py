@@ -17,7 +17,8 @@ from yolov9.data.images import ImageError
 from yolov9.data.letterbox import BORDER_GREY, letterbox
 from yolov9.data.mosaic import Drawable, mirror_matrix, turn_over_matrix
 from yolov9.data.objects import to_labels
-from yolov9.data.order import Shuffle, picture_at, sample_generator
+from yolov9.data.order import PictureOrder, sample_generator
+from yolov9.data.partners import Partners, Sequence
 from yolov9.data.reader import PictureReader
 from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
 
@@ -59,6 +60,12 @@ class SampleSettings:
     mosaic: float = 0.0
     mixup: float = 0.0
     copy_paste: float = 0.0
+    mosaic_window: int = 0
+    """Partners come from so many samples made shortly before; 0: from all pictures."""
+    samples: int = 1
+    """Samples of this process in an epoch."""
+    rank: int = 0
+    world: int = 1
 
     def mosaic_share(self, epoch: int) -> float:
         """Returns the probability of a mosaic in an epoch. It is the epoch that decides, not when it is asked."""
@@ -125,8 +132,8 @@ class SampleMaker:
         self._settings = settings
         self._index = index
         self._reader = reader
-        self._order = order
-        self._shuffle: tuple[int, Shuffle] | None = None
+        self._order = PictureOrder(len(index), settings.seed if settings.shuffle else None, order)
+        self._sequence = Sequence(settings.samples, settings.rank, settings.world)
         self._limits = PerspectiveLimits(*settings.perspective)
         self._buffers = [np.empty((0, 0, 3), np.uint8)] * 2
 
@@ -156,20 +163,10 @@ class SampleMaker:
             sample.failures = list(failures.items())
             return sample
 
-    def picture_at(self, epoch: int, position: int) -> int:
-        """Returns the number of the (first) picture of a sample."""
-        count = len(self._index)
-        if not self._settings.shuffle:
-            return position % count if self._order is None else picture_at(position, self._order)
-        if self._shuffle is None or self._shuffle[0] != epoch:
-            self._shuffle = epoch, Shuffle(self._settings.seed, epoch, count)
-        return picture_at(position, self._shuffle[1])
-
     def _attempt(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
-        number = self.picture_at(epoch, position)
         if self._settings.augment:
-            rng = sample_generator(self._settings.seed, epoch, position)
-            return self._augmented(rng, self._settings.mosaic_share(epoch), number, out, failures)
+            return self._augmented(epoch, position, out, failures)
+        number = self._order(epoch, position)
         if number in failures:
             out.fill(BORDER_GREY)
             return Sample(number, np.zeros((0, 5), np.float32))
@@ -190,19 +187,22 @@ class SampleMaker:
         labels = to_labels(objects.classes, objects.boxes, shape).astype(np.float32)
         return Sample(number, labels, fit=Fit((height, width), ratio_hw, plan.pad_wh))
 
-    def _augmented(
-        self, rng: np.random.Generator, mosaic_share: float, number: int, out: Picture, failures: Mapping[int, str]
-    ) -> Sample:
+    def _augmented(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
         settings, shape = self._settings, (out.shape[0], out.shape[1])
+        rng = sample_generator(settings.seed, epoch, position)
+        number = self._order(epoch, position)
         upside_down, left_right = rng.random() < settings.flipud, rng.random() < settings.fliplr
         factors = hsv_factors(rng, settings.hsv) if any(settings.hsv) else None
-        is_mosaic = bool(rng.random() < mosaic_share)
+        is_mosaic = bool(rng.random() < settings.mosaic_share(epoch))
         scenes, ratio = [], 1.0
+        self._reader.use_window_for({})
         if is_mosaic:
-            scenes.append(self._mosaic(rng, number, failures))
+            partners = Partners(rng, self._order, settings.mosaic_window, self._sequence, epoch, position)
+            scenes.append(self._mosaic(rng, number, partners, failures))
             if rng.random() < settings.mixup:
                 ratio = mixup_ratio(rng)
-                scenes.append(self._mosaic(rng, self._random_picture(rng), failures))
+                scenes.append(self._mosaic(rng, partners.draw(), partners, failures))
+            self._reader.use_window_for(partners.sequence_of)
         else:
             one = self._labelled(number, failures)
             scenes.append(single_scene(rng, one, settings.imgsz, shape, self._limits))
@@ -222,14 +222,10 @@ class SampleMaker:
             mixup(self._buffers[0], self._buffers[1], ratio)
         return self._buffers[0]
 
-    def _mosaic(self, rng: np.random.Generator, number: int, failures: Mapping[int, str]) -> Scene:
+    def _mosaic(self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str]) -> Scene:
         settings = self._settings
-        numbers = [number, *(self._random_picture(rng) for _ in range(3))]
-        four = [self._labelled(n, failures) for n in numbers]
+        four = [self._labelled(n, failures) for n in (number, *(partners.draw() for _ in range(3)))]
         return mosaic_scene(rng, four, settings.imgsz, self._limits, settings.copy_paste)
-
-    def _random_picture(self, rng: np.random.Generator) -> int:
-        return int(rng.integers(len(self._index)))
 
     def _labelled(self, number: int, failures: Mapping[int, str]) -> Labelled:
         while number in failures:

@@ -131,7 +131,7 @@ def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture) -> None:
     if not scene.copied:
         return
     mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
-    # A vertex of an outline means the pixel that it lies in: its centre is moved, and OpenCV is told the pixel's number.
+    # A vertex of an outline means the pixel that it lies in: its centre is moved, and OpenCV wants the pixel's number.
     outlines = [(warp_points(np.floor(outline) + 0.5, mirrored) - 0.5).round() for outline in scene.copied]
     mask = outline_mask(outlines, (out.shape[0], out.shape[1]))
     if mask.any():

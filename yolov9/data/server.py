@@ -23,26 +23,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
-import numpy as np
-from numpy.typing import NDArray
 
-from yolov9.data.index import DatasetIndex
-from yolov9.data.reader import PictureReader
-from yolov9.data.ring import Ring, RingLayout
-from yolov9.data.sample import SampleMaker, SampleSettings
-from yolov9.data.shared import map_arrays
-from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, NOTHING, Task, become_worker, parent_is, work
+from yolov9.data.parts import SharedParts
+from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, MAX_WORKERS, NOTHING, Task, become_worker, parent_is, work
 
-MAX_WORKERS = 512
-"""Room on the board."""
 MAX_MESSAGE_BYTES = 65536
 """Longest message from the trainer; a batch of thousands of positions fits."""
 TASKS_AHEAD = 2
 """Tasks that a worker has at a time, so that it never waits for the next one."""
 POLL_S = 0.5
 """How often hung workers and a dead trainer are looked for."""
-ATTEMPTS = 2
-"""A sample that a worker died on is tried once more; then the picture that was being read is left out."""
+ATTEMPTS = 3
+"""When so many workers have died on a sample, the picture that was being read is left out."""
 DEATHS_WITHOUT_PROGRESS = 20
 """Deaths in a row, without a finished sample in between, after which it is no use to go on."""
 GIVE_UP_KILL_S = 10.0
@@ -79,19 +71,14 @@ class Server:
     """Distributes samples over workers.
 
     Args:
-        config: as `loader.server_config` makes it.
+        config: what `producer` sends.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._trainer_pid = os.getppid()
         self._trainer = socket.socket(fileno=config["connection"])
-        self._index = DatasetIndex.from_arrays(map_arrays(config["index_fd"], config["index"]))
-        board = map_arrays(config["board_fd"], config["board"], writable=True)
-        self._reading: NDArray[np.int64] = board["reading"]
-        self._banned: NDArray[np.uint8] = board["banned"]
-        self._ring = Ring(RingLayout(**config["ring"]), config["ring_fd"])
-        self._settings = SampleSettings(**config["sample"])
-        self._order = board["order"] if len(board["order"]) else None
+        self._parts = SharedParts(config["parts"])
+        self._reading = self._parts.reading
         self._timeout_s = float(config["timeout_s"])
         self._wanted = int(config["workers"])
         self._workers: dict[int, Worker] = {}
@@ -205,7 +192,7 @@ class Server:
         if worker.doing:
             worker.doing[0].deaths += 1
             if picture != NOTHING and (worker.hung_s or worker.doing[0].deaths >= ATTEMPTS):
-                self._banned[picture] = 1
+                self._parts.banned[picture] = 1
         current = [attempt for attempt in worker.doing if attempt.generation >= self._generation]
         self._queue.extendleft(reversed(current))
         kind = "hung" if worker.hung_s else "died"
@@ -260,10 +247,7 @@ class Server:
         for other in self._workers.values():
             other.connection.close()
         place = self._reading[number : number + 1]
-        reader = PictureReader(
-            self._index, self._settings.imgsz, reading=lambda n: place.__setitem__(0, n), banned=self._banned
-        )
-        work(tasks, SampleMaker(self._settings, self._index, reader, self._order), self._ring, place)
+        work(tasks, self._parts.maker(reading=lambda picture: place.fill(picture)), self._parts.ring, place)
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

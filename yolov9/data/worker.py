@@ -27,6 +27,8 @@ MAX_ANSWER_BYTES = 65536
 """Longest answer."""
 MAX_TRACEBACK = 8000
 """Characters of a traceback that are sent."""
+MAX_WORKERS = 512
+"""Most workers of one loader."""
 NOTHING = -1
 """In the list of pictures being read: this worker reads none."""
 _PR_SET_PDEATHSIG = 1

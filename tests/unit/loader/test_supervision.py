@@ -1,0 +1,269 @@
+"""What the loader survives, with real processes, signals and files."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from yolov9.config.recipe import Recipe
+from yolov9.data.failures import LoaderError
+from yolov9.data.index import DatasetIndex
+from yolov9.data.loader import open_loader
+
+
+def kill_one(pids, turn):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pids[turn % len(pids)], signal.SIGKILL)
+
+
+def wait_until_gone(pids):
+    """Waits for the end of processes that are not our children, by their pidfd."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            fd = os.pidfd_open(pid)
+            readable, _, _ = select.select([fd], [], [], 10)
+            os.close(fd)
+            assert readable, f"process {pid} is still there"
+
+
+def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, contents, caplog):
+    with open_loader(settings(workers=0)) as loader:
+        expected = [contents(loader.epoch(epoch)) for epoch in range(3)]
+    with open_loader(settings(workers=3, slots=2)) as loader:
+        found = []
+        for epoch in range(3):
+            batches = []
+            for turn, batch in enumerate(loader.epoch(epoch)):
+                if loader.worker_pids:
+                    kill_one(loader.worker_pids, turn)
+                batches += contents([batch])
+            found.append(batches)
+        assert found == expected
+    assert "replaced" in caplog.text
+    assert "SIGKILL" in caplog.text
+
+
+def test_close_leaves_no_process(settings, children):
+    loader = open_loader(settings())
+    next(loader.epoch(0)).release()
+    below = children()
+    assert len(below) == 3
+    loader.close()
+    assert children() == []
+    wait_until_gone(below)
+    loader.close()
+
+
+def test_an_error_in_the_training_loop_leaves_no_process(settings, children):
+    below = []
+
+    def train():
+        with open_loader(settings()) as loader:
+            for _ in loader.epoch(0):
+                below.extend(children())
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    assert below
+    assert children() == []
+    wait_until_gone(below)
+
+
+TRAINER = """
+import json, sys
+import numpy as np
+from pathlib import Path
+from yolov9.data.index import DatasetIndex
+from yolov9.data.loader import LoaderSettings, open_loader
+
+index = DatasetIndex.from_arrays(dict(np.load(sys.argv[1])))
+loader = open_loader(LoaderSettings(index=index, imgsz=64, batch_size=2, workers=2))
+batch = next(loader.epoch(0))
+(server,) = Path("/proc/thread-self/children").read_text().split()
+print(json.dumps([int(server), *loader.worker_pids]), flush=True)
+input()
+"""
+
+
+def test_a_killed_trainer_leaves_no_process(boxes_index, tmp_path):
+    """The trainer gets SIGKILL, so nothing of it can clean up."""
+    index_file = tmp_path / "index.npz"
+    np.savez(index_file, **boxes_index.arrays())
+    command = [sys.executable, "-c", TRAINER, str(index_file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=Path(__file__).parents[3]) as trainer:
+        assert trainer.stdout is not None
+        pids = json.loads(trainer.stdout.readline())
+        assert len(pids) == 3
+        trainer.kill()
+    wait_until_gone(pids)
+
+
+def test_a_killed_server_is_said_and_leaves_no_worker(settings, children):
+    with open_loader(settings()) as loader:
+        batches = loader.epoch(0)
+        next(batches).release()
+        server, *workers = children()
+        os.kill(server, signal.SIGKILL)
+        with pytest.raises(LoaderError, match="SIGKILL"):
+            list(released(batches))
+    wait_until_gone(workers)
+
+
+def test_p06_a_hung_worker_is_named_with_its_file_and_the_epoch_goes_on(new_data_set, settings, caplog):
+    index, images = new_data_set(12)
+    (images / "p002.png").unlink()
+    os.mkfifo(images / "p002.png")  # reading a pipe that nobody writes to takes for ever
+    with open_loader(settings(index=index, timeout_s=0.4)) as loader:
+        count = 0
+        for batch in loader.epoch(0):
+            count += len(batch.images)
+            batch.release()
+    assert count == 12
+    assert "hung" in caplog.text
+    assert "p002.png" in caplog.text
+    assert "timeout" in caplog.text
+
+
+def test_p06_a_picture_that_broke_after_the_scan_is_named_once_and_the_epoch_goes_on(new_data_set, settings, caplog):
+    index, images = new_data_set(12)
+    (images / "p002.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    with open_loader(settings(index=index)) as loader:
+        for epoch in range(2):
+            assert sum(len(batch.images) for batch in released(loader.epoch(epoch))) == 12
+    assert caplog.text.count("p002.png") == 1
+
+
+def released(batches):
+    for batch in batches:
+        yield batch
+        batch.release()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_too_many_unreadable_pictures_end_the_run_with_the_name_of_one(new_data_set, settings, workers):
+    index, images = new_data_set(12)
+    for number in range(6):
+        (images / f"p00{number}.png").unlink()
+    named = pytest.raises(LoaderError, match=r"4 of 12 pictures became unreadable.*p00\d\.png")
+    with open_loader(settings(index=index, workers=workers)) as loader, named:
+        list(released(loader.epoch(0)))
+
+
+def test_workers_that_always_die_end_the_run(new_data_set, settings):
+    """No sample is ever finished: each picture is a pipe without a writer, and each worker is killed while it waits."""
+    index, images = new_data_set(12)
+    for path in list(images.iterdir()):
+        path.unlink()
+        os.mkfifo(path)
+    finished = threading.Event()
+
+    def kill_all(loader):
+        while not finished.is_set():
+            for pid in loader.worker_pids:
+                kill_one([pid], 0)
+
+    with open_loader(settings(index=index)) as loader:
+        killer = threading.Thread(target=kill_all, args=(loader,))
+        killer.start()
+        try:
+            with pytest.raises(LoaderError, match="keep dying"):
+                next(loader.epoch(0))
+        finally:
+            finished.set()
+            killer.join()
+
+
+def test_p05_threads_of_the_parent_do_not_matter_and_workers_have_one_thread(settings, children):
+    cv2.setNumThreads(4)
+    cv2.resize(np.zeros((2000, 2000, 3), np.uint8), (3000, 3000))
+    with open_loader(settings()) as loader:
+        for batch in loader.epoch(0):
+            batch.release()
+        threads = [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in children()]
+    assert threads == [1, 1, 1]
+
+
+def test_workers_import_neither_torch_nor_cuda(settings):
+    with open_loader(settings()) as loader:
+        next(loader.epoch(0)).release()
+        for pid in loader.worker_pids:
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+            assert "cv2" in mapped
+            assert "torch" not in mapped
+            assert "libcuda" not in mapped
+
+
+def test_nothing_lies_in_dev_shm(settings, children):
+    with open_loader(settings()) as loader:
+        next(loader.epoch(0)).release()
+        for pid in [os.getpid(), *children()]:
+            assert "/dev/shm" not in Path(f"/proc/{pid}/maps").read_text()
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # the one that lists the folder
+                    assert not str(link.readlink()).startswith("/dev/shm")
+
+
+def test_p13_no_more_processes_than_planned_when_mosaic_is_switched_off(settings, children):
+    with open_loader(settings(epochs=4, close_mosaic_from=2)) as loader:
+        counts, mosaic = [], []
+        for epoch in range(4):
+            for batch in released(loader.epoch(epoch)):
+                counts.append(len(children()))
+                mosaic.append(bool(batch.mosaics.all()))
+    assert set(counts) == {3}
+    assert mosaic == [True] * 6 + [False] * 6
+
+
+def test_the_memory_of_the_ring_is_given_back(settings):
+    def mapped():
+        return Path("/proc/self/maps").read_text().count("memfd:yolov9-ring")
+
+    before = mapped()
+    with open_loader(settings(workers=1)) as loader:
+        next(loader.epoch(0)).release()
+        assert mapped() == before + 1
+    del loader
+    assert mapped() == before
+
+
+def repeated(index, times):
+    """The same pictures many times over, as one index."""
+    arrays = index.arrays()
+    for data, offsets in (("path_bytes", "path_offsets"), ("labels", "label_offsets")):
+        lengths = np.tile(np.diff(arrays[offsets]), times)
+        arrays[data] = np.concatenate([arrays[data]] * times)
+        arrays[offsets] = np.concatenate(([0], np.cumsum(lengths)))
+    arrays["sizes"] = np.tile(arrays["sizes"], (times, 1))
+    arrays["segment_offsets"] = np.zeros(len(arrays["labels"]) + 1, np.int64)
+    return DatasetIndex.from_arrays(arrays)
+
+
+def private_bytes(pid):
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+def test_p09_private_memory_of_workers_does_not_grow_with_the_index(settings, boxes_index):
+    many = repeated(boxes_index, 25_000)
+    plain = Recipe(mosaic=0)
+    with open_loader(settings(index=many, imgsz=32, batch_size=20, workers=4, slots=8, recipe=plain)) as loader:
+        batches = released(loader.epoch(0))
+        for _ in range(8):
+            next(batches)
+        begin = [private_bytes(pid) for pid in loader.worker_pids]
+        for _ in range(30):
+            next(batches)
+        grown = [private_bytes(pid) - start for pid, start in zip(loader.worker_pids, begin, strict=True)]
+    assert max(begin) < 60e6
+    assert sum(grown) < 4 * 2.5e6
