@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from yolov9.engine.ema import ModelEma
+from yolov9.engine.flat import FlatParameters
 from yolov9.engine.optimizer import build_optimizer, group_parameters
 from yolov9.engine.precision import Precision
 from yolov9.engine.step import TrainStep
@@ -57,17 +58,18 @@ def steps(fixture: dict[str, Any]) -> list[dict[str, Any]]:
     )
     model.train()
     wanted = fixture["optimizer"]
+    groups = group_parameters(model)
+    flat = FlatParameters([[p for _, p in group if p.requires_grad] for group in groups])
     optimizer = build_optimizer(
-        group_parameters(model),
+        groups,
         wanted["kind"],
         lr=wanted["lr"],
         momentum=wanted["momentum"],
         weight_decay=wanted["weight_decay"],
     )
     ema = ModelEma(model)
-    step = TrainStep(
-        model, DetectionLoss(model, LossSettings()), optimizer, ema, Precision(torch.device("cpu"), torch.float32)
-    )
+    precision = Precision(torch.device("cpu"), torch.float32)
+    step = TrainStep(model, DetectionLoss(model, LossSettings()), optimizer, ema, precision, flat)
     shape = tuple(fixture["input_shape"])
     images = torch.from_numpy(np.random.default_rng(fixture["input_seed"]).random(shape, dtype=np.float32))
     targets = pack_targets(torch.tensor(fixture["targets"]), shape[0])

@@ -101,6 +101,9 @@ class TrainSettings(RunSettings):
         False, "--allow-bad-labels", help="go on with the rest when most label files cannot be used"
     )
     sync_bn: bool = option(False, "--sync-bn", help="batch statistics over all GPUs")
+    checkpoint_activations: bool = option(
+        False, "--checkpoint-activations", help="keep fewer activations: less GPU memory, about a tenth slower"
+    )
     label_smoothing: float = option(0.0, "--label-smoothing", help="has no effect in YOLOv9; accepted and said")
     autoanchor: bool = option(False, "--autoanchor", help="nothing to do: YOLOv9 has no anchors")
     noautoanchor: bool = option(False, "--noautoanchor", help="nothing to do: YOLOv9 has no anchors")

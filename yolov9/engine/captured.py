@@ -1,13 +1,30 @@
 """CUDA graphs of forward, loss and backward: one launch in place of several thousand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from yolov9.logs import LOG
+
 Gradient = Callable[[Tensor, Tensor], Tensor]
 """Adds the gradient of one micro-batch (images, targets) to the parameters' and returns its total loss."""
+
+
+@contextmanager
+def side_stream(device: torch.device) -> Iterator[None]:
+    """Runs what is inside on a stream of its own, as capturing requires; nothing changes on the CPU."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # not annotated in torch
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,9 @@ class GraphCache:
     run: Gradient
     _seen: set[_Shape] = field(default_factory=set)
     _graphs: dict[_Shape, _Graph] = field(default_factory=dict)
-    _pool: tuple[int, int] | None = None
+    _pool: Any = None
+    """Memory that all graphs share: they never run at the same time."""
+    _broken: bool = False
 
     def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
         """Adds the gradient of a micro-batch.
@@ -63,7 +82,14 @@ class GraphCache:
         if shape not in self._seen:
             self._seen.add(shape)
             return self.run(images, targets)
-        self._graphs[shape] = self._capture(images, targets)
+        if self._broken:
+            return self.run(images, targets)
+        try:
+            self._graphs[shape] = self._capture(images, targets)
+        except RuntimeError as error:
+            self._broken = True
+            LOG.warning("the step runs without CUDA graphs, slower: %s", str(error).splitlines()[0])
+            return self.run(images, targets)
         return self._graphs[shape].replay(images, targets)
 
     def _capture(self, images: Tensor, targets: Tensor) -> _Graph:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from yolov9.config.environment import Environment
 
@@ -49,17 +49,10 @@ def process_group(environment: Environment, device: torch.device) -> Iterator[Ra
         dist.destroy_process_group()
 
 
-def sum_gradients(parameters: Sequence[nn.Parameter], ranks: Ranks) -> None:
-    """Replaces every gradient by its sum over all ranks; the loss is a sum, so nothing is averaged."""
-    if ranks.world == 1:
-        return
-    grads = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([grad.flatten() for grad in grads])
-    dist.all_reduce(flat)
-    parts = [
-        part.view(grad.shape) for part, grad in zip(torch.split(flat, [g.numel() for g in grads]), grads, strict=True)
-    ]
-    torch._foreach_copy_(grads, parts)
+def sum_gradients(gradients: Tensor, ranks: Ranks) -> None:
+    """Replaces the gradients by their sum over all ranks; the loss is a sum, so nothing is averaged."""
+    if ranks.world > 1:
+        dist.all_reduce(gradients)
 
 
 def copy_from_first(tensors: Sequence[Tensor], ranks: Ranks) -> None:

@@ -14,6 +14,7 @@ from yolov9.engine.checkpoint import ModelFacts, Progress
 from yolov9.engine.distributed import copy_from_first
 from yolov9.engine.early_stop import EarlyStop
 from yolov9.engine.ema import ModelEma
+from yolov9.engine.flat import FlatParameters
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
 from yolov9.engine.model_setup import freeze_layers, make_model, place_model
 from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_parameters
@@ -108,6 +109,8 @@ def _assemble(
     model = place_model(model, precision, context.ranks, sync_bn=settings.sync_bn)
     copy_from_first(list(model.state_dict().values()), context.ranks)
     groups = group_parameters(model)
+    # Moves the parameters, so it comes before everything that holds on to them.
+    flat = FlatParameters([[parameter for _, parameter in group if parameter.requires_grad] for group in groups])
     optimizer = build_optimizer(
         groups,
         settings.optimizer,
@@ -133,7 +136,16 @@ def _assemble(
         groups=groups,
         optimizer=optimizer,
         ema=ema,
-        step=TrainStep(model, loss, optimizer, ema, precision, context.ranks),
+        step=TrainStep(
+            model,
+            loss,
+            optimizer,
+            ema,
+            precision,
+            flat,
+            context.ranks,
+            recompute=settings.checkpoint_activations,
+        ),
         schedule=schedule,
         stopper=EarlyStop(settings.patience),
         progress=Progress(),

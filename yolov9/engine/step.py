@@ -1,9 +1,10 @@
 """One optimisation step: gradients of one or several micro-batches, then one update of weights and average.
 
-Nothing here waits for the device: losses and faults are counted in tensors and read once in a while. The two methods
-`add_gradient` and `update` are what a captured version would replay; each has static shapes for a given batch shape.
+Nothing here waits for the device: losses and faults are counted in tensors and read once in a while. On a GPU in half
+precision forward, loss and backward of each batch shape are one CUDA graph.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from yolov9.engine.captured import Gradient, GraphCache
 from yolov9.engine.distributed import Ranks, sum_gradients
 from yolov9.engine.ema import ModelEma
+from yolov9.engine.flat import FlatParameters
 from yolov9.engine.optimizer import can_skip_on_device, prepare_state
 from yolov9.engine.precision import Precision
 from yolov9.loss import DetectionLoss
+from yolov9.ops.recompute import recompute_activations
 
 CLIP_NORM = 10.0
 """Largest norm of the gradient of all parameters together; fixed in the published training loop."""
@@ -62,7 +66,7 @@ class LossMeter:
 
 
 class TrainStep:
-    """The plain step, for any device.
+    """The step, for any device.
 
     Args:
         model: model in training mode.
@@ -70,7 +74,9 @@ class TrainStep:
         optimizer: with its three groups.
         ema: average that follows the model; None on ranks that keep none.
         precision: number format of forward pass and loss.
+        flat: the memory of the trained parameters and their gradients.
         ranks: this process among the others.
+        recompute: rebuild cheap activations in backward instead of keeping them.
     """
 
     def __init__(
@@ -80,7 +86,10 @@ class TrainStep:
         optimizer: Optimizer,
         ema: ModelEma[Any] | None,
         precision: Precision,
+        flat: FlatParameters,
         ranks: Ranks | None = None,
+        *,
+        recompute: bool = False,
     ) -> None:
         self.model = model
         self.loss = loss
@@ -90,7 +99,13 @@ class TrainStep:
         self.ranks = ranks or Ranks()
         self.scaler = torch.amp.GradScaler(precision.device.type, enabled=precision.needs_scaler)
         self.meter = LossMeter(precision.device)
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        self.flat = flat
+        self._recompute = recompute
+        self._run: Gradient = self._add_gradient
+        if precision.device.type == "cuda" and precision.dtype != torch.float32:
+            flat.make_compute_copies(precision.dtype)
+            if not any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
+                self._run = GraphCache(self._add_gradient)
         self._faults = torch.zeros(2, dtype=torch.int64, device=precision.device)
         self._skips_on_device = can_skip_on_device(optimizer)
         prepare_state(optimizer)
@@ -103,9 +118,12 @@ class TrainStep:
             targets: (B, M, 5) class, cx, cy, w, h, normalised, padded with class -1; or (n, 6) rows.
 
         Returns:
-            Total loss of the micro-batch, on the device.
+            Total loss of the micro-batch, on the device; the next call may overwrite it.
         """
-        with self.precision.autocast():
+        return self._run(images, targets)
+
+    def _add_gradient(self, images: Tensor, targets: Tensor) -> Tensor:
+        with self.precision.autocast(), recompute_activations() if self._recompute else nullcontext():
             total, items = self.loss(self.model(images), targets)
         self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # torch annotates backward only in part
         self.meter.add(items)
@@ -120,9 +138,9 @@ class TrainStep:
         Returns:
             Norm of the gradient before clipping, on the device.
         """
-        sum_gradients(self.parameters, self.ranks)
+        sum_gradients(self.flat.gradients, self.ranks)
         self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM)
+        norm = self.flat.clip_gradients(CLIP_NORM)
         bad = ~torch.isfinite(norm)
         self._count(bad)
         if self.scaler.is_enabled():
@@ -134,7 +152,8 @@ class TrainStep:
             self.optimizer.step()
         elif not bool(bad):
             self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.flat.zero_gradients()
+        self.flat.refresh_compute_copies()
         if self.ema is not None:
             self.ema.update()
         return norm

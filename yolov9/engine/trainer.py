@@ -8,6 +8,7 @@ from typing import Any
 from yolov9.config.environment import read_environment
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import TrainSettings
+from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank, process_group
@@ -39,10 +40,18 @@ class Trainer:
         settings: options of `train`, usually completed by a plan.
         run_dir: folder for the results; when a run is resumed from another folder, that one is used.
         given: names of the options that the user typed; None: those that differ from the defaults.
+        stop: asked after each micro-batch whether to stop; None: SIGTERM and SIGINT ask for it.
     """
 
-    def __init__(self, settings: TrainSettings, run_dir: Path, given: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: TrainSettings,
+        run_dir: Path,
+        given: Collection[str] | None = None,
+        stop: StopRequest | None = None,
+    ) -> None:
         self._settings = settings
+        self._stop = stop or StopRequest()
         self._run_dir = run_dir
         self._given = given
 
@@ -55,7 +64,7 @@ class Trainer:
         Raises:
             UserError: something that the user can put right.
         """
-        with StopRequest() as stop:
+        with self._stop as stop:
             settings, content = self._settings, None
             recipe = load_recipe(settings.hyp)
             if settings.resume:
@@ -82,6 +91,7 @@ class Trainer:
 
 def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest) -> ExitCode:
     with ExitStack() as stack:
+        stack.enter_context(side_stream(context.precision.device))
         session = stack.enter_context(open_session(context, content))
         if content is not None:
             restore(session, content)

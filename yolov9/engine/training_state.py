@@ -60,6 +60,7 @@ def restore(session: Session, content: dict[str, Any]) -> None:
     """
     training = content["training"]
     session.model.load_state_dict(content["model"])
+    session.step.flat.refresh_compute_copies()
     session.ema.model.load_state_dict(content["ema"])
     session.ema.updates = training["ema_updates"]
     saved = training["optimizer"]
@@ -102,8 +103,8 @@ def _load_gradients(session: Session, saved: dict[str, Tensor]) -> None:
     for group in session.groups:
         for name, parameter in group:
             if name in saved and parameter.requires_grad:
-                gradient = torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(saved[name])
-                parameter.grad = gradient if parameter.grad is None else parameter.grad.copy_(gradient)
+                assert parameter.grad is not None
+                parameter.grad.copy_(saved[name])
 
 
 def _nested(flat: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -18,7 +18,7 @@ def convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
         result: Tensor = convolution(x)
         return result
     shape = (convolution.stride, convolution.padding, convolution.groups)
-    result = _Convolution.apply(x, convolution.weight, copy, *shape)  # type: ignore[no-untyped-call]
+    result = _Convolution.apply(x, convolution.weight, copy, *shape)
     return result
 
 

@@ -50,7 +50,7 @@ class Join:
         if buffer is None or len(self._fills) < len(self._parts):
             return torch.cat(self._parts, 1)
         holder = [buffer]
-        joined: Tensor = _Joined.apply(holder, *self._parts)  # type: ignore[no-untyped-call]
+        joined: Tensor = _Joined.apply(holder, *self._parts)
         remember(
             joined, partial(_rebuild, tuple(buffer.shape), buffer.dtype, buffer.device, self._fills, self._widths())
         )

@@ -75,7 +75,7 @@ def _fused_applies(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d]) 
     first = branches[0]
     return (
         first.is_cuda
-        and norms[0].training
+        and all(type(norm) is nn.BatchNorm2d and norm.training for norm in norms)
         and first.dtype in (torch.bfloat16, torch.float16)
         and all(branch.is_contiguous(memory_format=torch.channels_last) for branch in branches)
         and triton_is_installed()

@@ -52,12 +52,11 @@ def norm_act_fused(
 
     The branches are channels-last, the normalisations are in training mode with float32 parameters and buffers.
     Gradients of scales and shifts are added to `.grad` in place where it exists, and go through autograd elsewhere.
-    `num_batches_tracked` is left alone: the training step counts all of them at once.
     """
     statistics = [_statistics(y.detach(), norm) for y, norm in zip(branches, norms, strict=True)]
     flat = [tensor for y, norm in zip(branches, norms, strict=True) for tensor in (y, norm.weight, norm.bias)]
     slot = join.reserve(branches[0], branches[0].shape[1]) if join is not None else None
-    dense, joined = _NormAct.apply(residual, statistics, [slot], dense_from, *flat)  # type: ignore[no-untyped-call]
+    dense, joined = _NormAct.apply(residual, statistics, [slot], dense_from, *flat)
     kept = [
         _Branch(y.detach(), *stats, norm.weight.detach(), norm.bias.detach())
         for y, stats, norm in zip(branches, statistics, norms, strict=True)
@@ -71,9 +70,7 @@ def norm_act_fused(
     return result
 
 
-def _dense_again(
-    branches: Sequence[_Branch], residual: Callable[[], Tensor] | None, dense_from: int | None
-) -> Tensor:
+def _dense_again(branches: Sequence[_Branch], residual: Callable[[], Tensor] | None, dense_from: int | None) -> Tensor:
     dense = _activate(branches, residual() if residual else None, None, dense_from)
     assert dense is not None
     return dense
@@ -108,7 +105,8 @@ def _statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     part = torch.empty((2, splits, columns), device=y.device, dtype=torch.float32)
     out = torch.empty((2, columns), device=y.device, dtype=torch.float32)
     statistics_kernel[(splits, triton.cdiv(columns, block_c))](
-        y, part[0], part[1], out[0], out[1], norm.running_mean, norm.running_var, _counters(y.device),
+        y, part[0], part[1], out[0], out[1], norm.running_mean, norm.running_var,
+        norm.num_batches_tracked, _counters(y.device),
         rows, columns, splits, rows_per_split, norm.momentum, norm.eps,
         BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
     )  # fmt: skip

@@ -59,11 +59,11 @@ def _is_last(counter, programs):
 
 @triton.jit
 def statistics_kernel(
-    y, part_mean, part_m2, mean_out, rstd_out, running_mean, running_var, counters,
+    y, part_mean, part_m2, mean_out, rstd_out, running_mean, running_var, batches, counters,
     rows, columns, splits, rows_per_split, momentum, eps,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Mean and 1/sqrt(variance + eps) of each column, and the update of the running statistics."""
+    """Mean and 1/sqrt(variance + eps) of each column, and the update of running statistics and batch counter."""
     split = tl.program_id(0)
     offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     in_c = offs_c < columns
@@ -103,6 +103,8 @@ def statistics_kernel(
         off_mean = tl.sum(weighted, 0) / all_rows
         mean = off_mean + centre
         m2 = tl.maximum(tl.sum(spread, 0) - off_mean * off_mean * all_rows, 0.0)
+        if tl.program_id(1) == 0:
+            tl.store(batches, tl.load(batches) + 1)
         tl.store(mean_out + offs_c, mean, mask=in_c)
         tl.store(rstd_out + offs_c, 1.0 / tl.sqrt(m2 / all_rows + eps), mask=in_c)
         old_mean = tl.load(running_mean + offs_c, mask=in_c, other=0.0)

@@ -30,6 +30,19 @@ class _Recipe:
         return tensor
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """A tensor that is all or part of an activation with a recipe."""
+
+    recipe: _Recipe
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def get(self) -> Tensor:
+        return self.recipe.get().as_strided(self.shape, self.stride, self.offset)
+
+
 @dataclass
 class _Registry:
     """Recipes of the activations made since the context was entered, by the address of their memory."""
@@ -46,18 +59,15 @@ def recompute_activations() -> Iterator[None]:
     registry = _Registry()
     _active.append(registry)
 
-    def pack(tensor: Tensor) -> Tensor | tuple[_Recipe, torch.Size, tuple[int, ...], int]:
+    def pack(tensor: Tensor) -> Tensor | _Packed:
         recipe = registry.recipes.get(tensor.untyped_storage().data_ptr())
         # Memory is used again once its tensor is gone, so an address counts only while the activation itself lives.
         if recipe is None or recipe.alive() is None:
             return tensor
-        return recipe, tensor.shape, tensor.stride(), tensor.storage_offset()
+        return _Packed(recipe, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
-    def unpack(packed: Tensor | tuple[_Recipe, torch.Size, tuple[int, ...], int]) -> Tensor:
-        if isinstance(packed, Tensor):
-            return packed
-        recipe, shape, stride, offset = packed
-        return recipe.get().as_strided(shape, stride, offset)
+    def unpack(packed: Tensor | _Packed) -> Tensor:
+        return packed if isinstance(packed, Tensor) else packed.get()
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
@@ -82,7 +92,6 @@ def recipe_of(tensor: Tensor) -> Callable[[], Tensor]:
     if _active:
         recipe = _active[-1].recipes.get(tensor.untyped_storage().data_ptr())
         if recipe is not None and recipe.alive() is not None:
-            shape, stride, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
-            return lambda: recipe.get().as_strided(shape, stride, offset)
+            return _Packed(recipe, tensor.shape, tensor.stride(), int(tensor.storage_offset())).get
     kept = tensor.detach()
     return lambda: kept
