@@ -1,0 +1,97 @@
+"""A whole training through the entrypoint, on a tiny set: results, stop, resume."""
+
+import csv
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+TINY = ("--cfg", "yolov9-t", "--img", "64", "--batch", "4", "--noplots", "--device", "cpu")
+
+
+@pytest.fixture
+def tiny_set(tmp_path: Path) -> Path:
+    """8 pictures to train on, 4 to validate on, one object each."""
+    for split, count in (("train", 8), ("val", 4)):
+        for kind in ("images", "labels"):
+            (tmp_path / "tiny" / kind / split).mkdir(parents=True)
+        for number in range(count):
+            picture = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
+            cv2.rectangle(picture, (20, 20), (70, 70), (0, 0, 255), -1)
+            cv2.imwrite(str(tmp_path / "tiny" / "images" / split / f"{number}.png"), picture)
+            label = tmp_path / "tiny" / "labels" / split / f"{number}.txt"
+            label.write_text(f"{number % 2} 0.47 0.47 0.52 0.52\n")
+    file = tmp_path / "tiny" / "data.yaml"
+    file.write_text("train: images/train\nval: images/val\nnames: [a, b]\n")
+    return file
+
+
+def fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(str(path).encode() + (path.read_bytes() if path.is_file() else b""))
+    return digest.hexdigest()
+
+
+def epochs(run_dir: Path) -> list[int]:
+    with (run_dir / "results.csv").open() as file:
+        return [int(row["epoch"]) for row in csv.DictReader(file, skipinitialspace=True)]
+
+
+def test_p01_p31_two_epochs_leave_results_a_plan_and_an_untouched_data_set(
+    run: Run, tmp_path: Path, tiny_set: Path
+) -> None:
+    before = fingerprint(tiny_set.parent)
+    done = run("train", "--data", str(tiny_set), *TINY, "--epochs", "2", "--workers", "4", timeout_s=280)
+    assert done.returncode == 0, done.stderr
+    run_dir = tmp_path / "runs" / "train" / "exp"
+    assert (run_dir / "weights" / "best.pt").is_file()
+    assert (run_dir / "weights" / "last.pt").is_file()
+    plan = json.loads((run_dir / "plan.json").read_text())
+    assert plan["settings"]["batch_size"] == 4
+    assert plan["run_dir"] == str(run_dir)
+    assert epochs(run_dir) == [0, 1]
+    assert fingerprint(tiny_set.parent) == before
+    assert "Traceback" not in done.stderr
+    assert "\r" not in done.stderr
+
+
+@pytest.fixture
+def long_job(tmp_path: Path, clean_environment: dict[str, str], tiny_set: Path) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "entrypoint", "train", "--data", str(tiny_set), *TINY, "--epochs", "1000"],
+        cwd=tmp_path,
+        env=clean_environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_p17_a_stopped_run_is_resumable_and_ends(run: Run, tmp_path: Path, long_job: "subprocess.Popen[str]") -> None:
+    run_dir = tmp_path / "runs" / "train" / "exp"
+    assert long_job.stderr is not None
+    for line in long_job.stderr:
+        if (run_dir / "results.csv").is_file() and "epoch" in line:
+            break
+    long_job.send_signal(signal.SIGTERM)
+    rest = long_job.stderr.read()
+    assert long_job.wait(60) == 75, rest
+    assert "--resume" in rest
+    reached = epochs(run_dir)
+    target = reached[-1] + 3
+    done = run("train", "--resume", "--epochs", str(target), timeout_s=200)
+    assert done.returncode == 0, done.stderr
+    assert epochs(run_dir) == list(range(target))
