@@ -47,6 +47,13 @@ def test_boxes_are_in_pixels_of_the_picture_that_was_given(detector: Detector):
     assert detector.predict(large).boxes == pytest.approx(detector.predict(small).boxes * 4, abs=1e-2)
 
 
+def test_the_border_of_the_letterbox_is_taken_off_again(detector: Detector):
+    image = _noise(47, 96)
+    framed = cv2.copyMakeBorder(image, 8, 9, 0, 0, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+    expected = detector.predict(framed).boxes - [0, 8, 0, 8]
+    assert detector.predict(image).boxes == pytest.approx(expected.clip(0, [96, 47, 96, 47]), abs=1e-3)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (8, 300), (300, 7), (97, 95), (2000, 50)])
 def test_any_picture_size_gives_boxes_inside_the_picture(detector: Detector, size: tuple[int, int]):
     found = detector.predict(_noise(*size))

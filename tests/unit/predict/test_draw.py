@@ -53,6 +53,13 @@ def test_no_boxes_leave_the_picture_as_it_is():
     assert (image == 7).all()
 
 
+def test_the_first_box_is_drawn_on_top():
+    image = np.zeros((60, 60, 3), np.uint8)
+    boxes = np.array([[10, 30, 50, 50], [10, 30, 50, 50]], np.float32)
+    draw_boxes(image, boxes, np.array([1, 2]), ["", ""])
+    assert tuple(image[30, 30]) == class_colour(1)
+
+
 def test_classes_have_different_colours():
     assert len({class_colour(number) for number in range(80)}) >= 75
     distances = [np.abs(np.subtract(class_colour(k), class_colour(k + 1))).sum() for k in range(79)]
