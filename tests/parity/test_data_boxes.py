@@ -8,6 +8,7 @@ import torch
 
 from yolov9.data.box_convert import xywhn_to_xyxy, xyxy_to_xywhn
 from yolov9.data.letterbox import round_up
+from yolov9.engine.coco_scores import CocoAnnotations
 from yolov9.ops.boxes import scale_boxes
 
 
@@ -51,3 +52,11 @@ def test_picture_size_is_rounded_up_to_the_stride(boxes):
 def test_channels_are_rounded_up_to_a_multiple_of_8(boxes):
     for channels, expected in boxes["make_divisible_8"].items():
         assert round_up(float(channels), 8) == expected
+
+
+def test_80_classes_get_the_category_ids_of_coco(boxes, tmp_path):
+    ids = boxes["coco80_to_91"]
+    content = {"images": [], "annotations": [], "categories": [{"id": number, "name": f"c{number}"} for number in ids]}
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(content))
+    assert CocoAnnotations(path).category_ids([f"class{number}" for number in range(80)]) == ids
