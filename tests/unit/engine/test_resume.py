@@ -1,0 +1,91 @@
+"""Which settings a resumed run has, and what is said about them."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yolov9.config.settings import TrainSettings
+from yolov9.engine.resume import check_not_finished, find_resumed, merge_settings
+from yolov9.errors import UserError
+
+SAVED = TrainSettings(data="old.yaml", epochs=50, batch_size=16, optimizer="SGD", close_mosaic=5, workers=8, seed=3)
+
+
+def merge(given: set[str] | None = None, **now: Any) -> tuple[TrainSettings, dict[str, str]]:
+    settings, lines = merge_settings(asdict(SAVED), TrainSettings(**now), given)
+    return settings, {line.split()[1]: line.split()[0] for line in lines}
+
+
+def test_what_is_not_typed_is_kept() -> None:
+    settings, said = merge()
+    assert (settings.data, settings.epochs, settings.seed, settings.close_mosaic) == ("old.yaml", 50, 3, 5)
+    assert {said[name] for name in ("data", "epochs", "seed", "close_mosaic")} == {"kept"}
+
+
+def test_place_and_length_can_be_overridden() -> None:
+    settings, said = merge(data="moved.yaml", epochs=80, patience=7)
+    assert (settings.data, settings.epochs, settings.patience) == ("moved.yaml", 80, 7)
+    assert said["data"] == said["epochs"] == said["patience"] == "overridden"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("optimizer", "AdamW"), ("imgsz", 320), ("hyp", "x.yaml"), ("cfg", "gelan-t"), ("seed", 9), ("cos_lr", True)],
+)
+def test_what_makes_the_run_is_refused(name: str, value: object) -> None:
+    settings, said = merge(**{name: value})
+    assert getattr(settings, name) == getattr(SAVED, name)
+    assert said[name] == "refused"
+
+
+def test_a_default_that_is_typed_counts_as_typed() -> None:
+    assert merge(given={"epochs"}, epochs=100)[0].epochs == 100
+    assert merge(given=set(), epochs=100)[0].epochs == 50
+
+
+def test_the_machine_is_taken_as_it_is_now() -> None:
+    settings, _ = merge(given=set(), workers=2, device="cpu", amp="off")
+    assert (settings.workers, settings.device, settings.amp) == (2, "cpu", "off")
+
+
+def test_another_batch_keeps_the_optimisation_batch_of_typed_accumulation() -> None:
+    saved = asdict(replace(SAVED, accumulate=2))
+    settings, _ = merge_settings(saved, TrainSettings(batch_size=8), {"batch_size"})
+    assert (settings.batch_size, settings.accumulate, settings.optimisation_batch) == (8, None, 32)
+
+
+def test_a_smaller_planned_batch_is_taken_and_a_larger_one_is_not() -> None:
+    assert merge(given=set(), batch_size=8)[0].batch_size == 8
+    assert merge(given=set(), batch_size=64)[0].batch_size == 16
+
+
+def progress_of(epoch: int, *, finished: bool) -> dict[str, Any]:
+    return {"training": {"progress": {"epoch": epoch, "finished": finished}, "settings": asdict(SAVED)}}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "finished", "changes", "allowed"),
+    [
+        (20, False, {}, True),
+        (50, True, {}, False),
+        (50, True, {"epochs": 60}, True),
+        (30, True, {}, False),
+        (30, True, {"patience": 500}, True),
+    ],
+)
+def test_only_a_run_with_something_left_is_resumed(
+    epoch: int, finished: bool, changes: dict[str, Any], allowed: bool
+) -> None:
+    content = progress_of(epoch, finished=finished)
+    if allowed:
+        check_not_finished(content, replace(SAVED, **changes))
+    else:
+        with pytest.raises(UserError, match="finished"):
+            check_not_finished(content, replace(SAVED, **changes))
+
+
+def test_nothing_to_resume_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"last\.pt"):
+        find_resumed(TrainSettings(resume="auto"), tmp_path / "exp")
