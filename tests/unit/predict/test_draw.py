@@ -56,7 +56,7 @@ def test_no_boxes_leave_the_picture_as_it_is():
 def test_the_first_box_is_drawn_on_top():
     image = np.zeros((60, 60, 3), np.uint8)
     boxes = np.array([[10, 30, 50, 50], [10, 30, 50, 50]], np.float32)
-    draw_boxes(image, boxes, np.array([1, 2]), ["", ""])
+    draw_boxes(image, boxes, np.array([1, 2]), ["", ""], style=DrawStyle(line_px=3))
     assert tuple(image[30, 30]) == class_colour(1)
 
 
