@@ -138,6 +138,9 @@ def _environment(
 ) -> Iterator[tuple[str, str]]:
     values = {decision.name: decision.value for decision in decisions}
     yield "OMP_NUM_THREADS", str(values["threads"])
+    # A thread that waits for another one sleeps: spinning takes the CPU that the other one needs as soon as a neighbour
+    # or a CPU quota is there (measured on 2 CPUs with 6 busy processes: a step of 1.2 s took 4.8 to 7.6 s).
+    yield "OMP_WAIT_POLICY", "PASSIVE"
     if devices.gpus:
         # NVML numbers GPUs by bus; CUDA does not unless told, and then --device 0 is another card than planned.
         yield "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
