@@ -20,6 +20,8 @@ STOPS_BEFORE_KILL = 3
 """The third request to stop ends the trainer at once."""
 SIGNAL_EXIT = 128
 """A process ended by signal N is reported as 128 + N, as shells do."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): signal that a process gets when its parent ends."""
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): orphans of our children become our children, so that they can be ended and reaped."""
 
@@ -59,7 +61,11 @@ def supervise(
     with _Forwarding() as forwarding:
         # A process of a background group must not read the terminal.
         child = subprocess.Popen(
-            command, env=child_environment(variables or {}, defaults), process_group=0, stdin=subprocess.DEVNULL
+            command,
+            env=child_environment(variables or {}, defaults),
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_stop_with_parent,
         )
         forwarding.start(child.pid)
         status = _wait(child.pid)
@@ -152,10 +158,19 @@ class _Forwarding:
 
 def _adopt_orphans() -> None:
     """Best effort: without it only process 1 reaps orphans."""
+    _process_control(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _stop_with_parent() -> None:
+    """Runs in the child: a trainer whose supervisor was killed saves and ends, so that it does not keep the GPU."""
+    _process_control(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _process_control(what: int, value: int) -> None:
     try:
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
     except (OSError, AttributeError):
-        LOG.debug("orphans of the trainer cannot be adopted on this system")
+        LOG.debug("prctl %d is not offered by this system", what)
 
 
 def _wait(pid: int) -> int:

@@ -121,6 +121,13 @@ def test_how_it_ended_is_explained(start: Start, trainer: str, exit_code: int, w
     assert (words in output) if words else ("signal" not in output)
 
 
+def test_a_trainer_whose_supervisor_is_killed_saves_and_ends(start: Start) -> None:
+    process = start(PATIENT)
+    wait_for(process, "ready")
+    process.kill()
+    wait_for(process, "saved after SIGTERM")
+
+
 def test_a_signal_before_the_trainer_is_ready_is_not_lost(start: Start) -> None:
     process = start("import signal, os; signal.pause()")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
