@@ -55,6 +55,14 @@ def sum_gradients(gradients: Tensor, ranks: Ranks) -> None:
         dist.all_reduce(gradients)
 
 
+def gather_on_first(values: Tensor, ranks: Ranks) -> None:
+    """Puts the sum over all ranks onto rank 0 and zeros onto the others."""
+    if ranks.world > 1:
+        dist.all_reduce(values)
+        if not ranks.is_first:
+            values.zero_()
+
+
 def copy_from_first(tensors: Sequence[Tensor], ranks: Ranks) -> None:
     """Gives every rank the values of rank 0."""
     if ranks.world > 1:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from yolov9.engine.captured import Gradient, GraphCache
-from yolov9.engine.distributed import Ranks, sum_gradients
+from yolov9.engine.distributed import Ranks, gather_on_first, sum_gradients
 from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
 from yolov9.engine.optimizer import can_skip_on_device, prepare_state
@@ -60,6 +60,10 @@ class LossMeter:
         box, cls, dfl, count = self.state()
         return box / max(count, 1), cls / max(count, 1), dfl / max(count, 1)
 
+    def gather(self, ranks: Ranks) -> None:
+        """Moves the sums of all ranks to the first one."""
+        gather_on_first(self._sums, ranks)
+
     def reset(self) -> None:
         """Starts a new sum."""
         self._sums.zero_()
@@ -101,6 +105,7 @@ class TrainStep:
         self.meter = LossMeter(precision.device)
         self.flat = flat
         self._recompute = recompute
+        self._searched: torch.Size | None = None
         self._run: Gradient = self._add_gradient
         if precision.device.type == "cuda" and precision.dtype != torch.float32:
             flat.make_compute_copies(precision.dtype)
@@ -123,9 +128,15 @@ class TrainStep:
         return self._run(images, targets)
 
     def _add_gradient(self, images: Tensor, targets: Tensor) -> Tensor:
-        with self.precision.autocast(), recompute_activations() if self._recompute else nullcontext():
-            total, items = self.loss(self.model(images), targets)
-        self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # torch annotates backward only in part
+        # cuDNN tries out all its kernels for one shape, that of the first batch: it takes seconds, which short last
+        # batches, rectangular batches and multi-scale would pay again and again.
+        if self._searched is None:
+            self._searched = images.shape
+        search = torch.backends.cudnn.flags(benchmark=images.shape == self._searched, allow_tf32=True)
+        with search:
+            with self.precision.autocast(), recompute_activations() if self._recompute else nullcontext():
+                total, items = self.loss(self.model(images), targets)
+            self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # annotated only in part
         self.meter.add(items)
         detached: Tensor = total.detach()
         return detached
@@ -157,6 +168,14 @@ class TrainStep:
         if self.ema is not None:
             self.ema.update()
         return norm
+
+    def gather(self) -> None:
+        """Moves gradients that no update has used yet, and loss sums, to the first rank, which saves them for all.
+
+        The gradient of the next update is a sum over the ranks, so it stays the same. All ranks call this together.
+        """
+        gather_on_first(self.flat.gradients, self.ranks)
+        self.meter.gather(self.ranks)
 
     def faults(self) -> Faults:
         """Returns how many updates were left out; waits for the device."""

@@ -129,6 +129,7 @@ class TrainingLoop:
             if not self._train_epoch():
                 return self._stopped()
             self._check_faults()
+            session.step.gather()
             # Before validation, so that nothing that happens there costs the epoch.
             self._saver.save_last()
             try:
@@ -147,6 +148,7 @@ class TrainingLoop:
 
     def _stopped(self) -> ExitCode:
         progress = self._session.progress
+        self._session.step.gather()
         self._saver.save_last(final=True)
         self._saver.finish()
         LOG.warning("stopped in epoch %d after %d batches; --resume goes on", progress.epoch, progress.batch)
@@ -164,7 +166,7 @@ class TrainingLoop:
             progress.batch += 1
             if self._stop_agreed():
                 return False
-            if self._saver.due():
+            if self._saver.due() and self._may_save_here():
                 self._saver.save_last()
             if self._report.inside_epoch(self._feed.wait_s):
                 self._check_faults()
@@ -223,6 +225,10 @@ class TrainingLoop:
         if session.context.ranks.world > 1 and session.progress.batch % STOP_CHECK_INTERVAL:
             return False
         return any_rank(self._stop.requested, session.context.ranks, session.context.precision.device)
+
+    def _may_save_here(self) -> bool:
+        """With several ranks only right after an optimizer step: gradients lie on all of them in between."""
+        return self._session.context.ranks.world == 1 or self._session.progress.last_step == self._session.iteration - 1
 
     def _check_faults(self) -> None:
         faults = self._session.step.faults()

@@ -69,10 +69,11 @@ def restore(session: Session, content: dict[str, Any]) -> None:
         LOG.warning("optimizer state of %d tensors starts afresh, the first is %s", len(unfit), unfit[0])
     if session.step.scaler.is_enabled() and training["scaler"]:
         session.step.scaler.load_state_dict(training["scaler"])
-    if session.context.ranks.is_first:
-        _load_gradients(session, training["gradients"])
     session.progress = _position(session, training)
-    session.step.meter.load(session.progress.loss_sums)
+    if session.context.ranks.is_first:
+        # Those of all ranks were gathered here; the others start with zeros.
+        _load_gradients(session, training["gradients"])
+        session.step.meter.load(session.progress.loss_sums)
     session.stopper.best_score = session.progress.best_score
     session.stopper.best_epoch = session.progress.best_epoch
     _load_random_states(training["rng"], session.context.precision.device)
