@@ -82,9 +82,8 @@ def resolve_device(name: str, local_rank: int = 0) -> torch.device:
 
 
 def set_backend_switches(device: torch.device) -> None:
-    """Lets the GPU use TF32 and search for the fastest convolution of each shape."""
+    """Lets the GPU use TF32."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True

@@ -11,7 +11,7 @@ from yolov9.ops.norm_act_triton import tile_shape
 from yolov9.ops.rows import as_rows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "height", "width", "source_height", "source_width"])
 def _pool_kernel(
     target, source, rows, columns, height, width, source_height, source_width, source_stride,
     SHIFT: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,

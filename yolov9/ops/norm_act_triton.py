@@ -57,7 +57,7 @@ def _is_last(counter, programs):
     return last
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "splits", "rows_per_split", "momentum", "eps"])
 def statistics_kernel(
     y, part_mean, part_m2, mean_out, rstd_out, running_mean, running_var, batches, counters,
     rows, columns, splits, rows_per_split, momentum, eps,
@@ -114,7 +114,7 @@ def statistics_kernel(
         tl.store(running_var + offs_c, old_var + momentum * (unbiased - old_var), mask=in_c)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def activate_kernel(
     dense, joined, residual, y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
     rows, columns, dense_from, joined_stride, residual_stride,
@@ -161,7 +161,7 @@ def _incoming(
     return g
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "splits", "rows_per_split"])
 def gradient_sums_kernel(
     part, sums, counters, g_joined, g_dense, dgamma1, dbeta1, dgamma2, dbeta2,
     y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
@@ -230,7 +230,7 @@ def gradient_sums_kernel(
                     tl.store(dgamma2 + offs_c, tl.load(dgamma2 + offs_c, mask=in_c) + column, mask=in_c)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def gradient_kernel(
     dy1, dy2, sums, g_joined, g_dense,
     y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
