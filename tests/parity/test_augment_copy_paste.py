@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from yolov9.data.augment import copy_paste_candidates
-from yolov9.data.mosaic import Drawable, Tile
 from yolov9.data.objects import Objects
 from yolov9.data.scene import Scene, copy_objects, paint
+from yolov9.data.tiles import Drawable, Tile
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import pytest
 
 from yolov9.data.augment import mixup
 from yolov9.data.geometry import PerspectiveLimits
-from yolov9.data.mosaic import Drawable, compose, mosaic_tiles
+from yolov9.data.mosaic import compose
 from yolov9.data.scene import Labelled, mosaic_objects, mosaic_scene
+from yolov9.data.tiles import Drawable, mosaic_tiles
 
 IMGSZ = 64
 

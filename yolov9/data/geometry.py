@@ -83,6 +83,20 @@ def perspective_matrix(draws: PerspectiveDraws, canvas_hw: tuple[int, int], out_
     return np.asarray(shift @ shear @ rotation @ perspective @ centre, dtype=np.float64)
 
 
+def on_whole_pixel(matrix: Floats, point_xy: tuple[float, float]) -> Floats:
+    """Shifts the output by less than a pixel so that a point of the canvas comes to lie on the edge of a pixel.
+
+    Borders of pictures that fall between pixels would have to be blended; the shift is far below what is drawn at
+    random. Turned pictures have no such borders, and their matrix is returned as it is.
+    """
+    if not is_axis_aligned(matrix):
+        return matrix
+    place = warp_points(np.array((point_xy,), dtype=np.float64), matrix)[0]
+    shifted = matrix.copy()
+    shifted[:2, 2] += np.round(place) - place
+    return shifted
+
+
 def is_axis_aligned(matrix: Floats) -> bool:
     """True when the matrix only scales (or mirrors) and shifts, so that rectangles stay upright rectangles."""
     return not (matrix[0, 1] or matrix[1, 0] or matrix[2, 0] or matrix[2, 1])

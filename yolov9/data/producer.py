@@ -24,6 +24,13 @@ CLOSE_S = 15.0
 """How long the server may take to end."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Workers are processes; threads inside them would only get in each other's way."""
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "1073741824",
+    "MALLOC_TOP_PAD_": "33554432",
+}
+"""glibc: a worker keeps the memory of one picture for the next. Otherwise the kernel takes each back and clears it
+again when the next one comes, which costs a quarter of a worker's time."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +194,7 @@ def _start_server(
         [sys.executable, "-m", "yolov9.data.server", json.dumps(config)],
         pass_fds=(theirs.fileno(), *parts.descriptors()),
         stdin=subprocess.DEVNULL,
-        env=child_environment({**ONE_THREAD, "PYTHONPATH": package_parent}),
+        env=child_environment({**ONE_THREAD, **KEEP_MEMORY, "PYTHONPATH": package_parent}),
     )
     theirs.close()
     parts.close_descriptors()

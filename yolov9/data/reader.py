@@ -11,7 +11,7 @@ from yolov9.data.augment import Picture
 from yolov9.data.cache import DecodedCache, limited_hw
 from yolov9.data.images import ImageError, read_image
 from yolov9.data.letterbox import loaded_hw
-from yolov9.data.mosaic import Drawable
+from yolov9.data.tiles import Drawable
 from yolov9.data.window import Window
 
 REDUCTIONS = (8, 4, 2)

@@ -15,12 +15,12 @@ from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_f
 from yolov9.data.geometry import Floats, PerspectiveLimits
 from yolov9.data.images import ImageError
 from yolov9.data.letterbox import BORDER_GREY, letterbox
-from yolov9.data.mosaic import Drawable, mirror_matrix, turn_over_matrix
 from yolov9.data.objects import to_labels
 from yolov9.data.order import PictureOrder, sample_generator
 from yolov9.data.partners import Partners, Sequence
 from yolov9.data.reader import PictureReader
 from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
+from yolov9.data.tiles import Drawable, mirror_matrix, turn_over_matrix
 
 MAX_SUBSTITUTES = 16
 """Pictures of one sample that may turn out unreadable and be replaced before the sample is given up."""

@@ -9,10 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from yolov9.data.augment import Picture, copy_paste_candidates, copy_paste_choice, outline_mask
-from yolov9.data.geometry import Floats, PerspectiveLimits, draw_perspective, perspective_matrix, warp_points
+from yolov9.data.geometry import (
+    Floats,
+    PerspectiveLimits,
+    draw_perspective,
+    on_whole_pixel,
+    perspective_matrix,
+    warp_points,
+)
 from yolov9.data.letterbox import loaded_hw, plan_letterbox
-from yolov9.data.mosaic import ReadPicture, Tile, compose, letterbox_tile, mirror_matrix, mosaic_tiles
+from yolov9.data.mosaic import compose
 from yolov9.data.objects import Objects, clip_objects, join_objects, mirror_objects, place_objects, warp_objects
+from yolov9.data.tiles import ReadPicture, Tile, letterbox_tile, mirror_matrix, mosaic_tiles
 
 
 class Labelled(NamedTuple):
@@ -61,7 +69,7 @@ def mosaic_scene(
     if copy_paste:
         objects, copied = copy_objects(rng, objects, copy_paste, side)
     draws = draw_perspective(rng, limits)
-    matrix = perspective_matrix(draws, (side, side), (imgsz, imgsz))
+    matrix = on_whole_pixel(perspective_matrix(draws, (side, side), (imgsz, imgsz)), (centre_x, centre_y))
     return Scene(tiles, objects, copied, (side, side), matrix, draws.scale, use_outlines=True)
 
 
@@ -77,7 +85,7 @@ def single_scene(
     tile = letterbox_tile(one.picture, one.size_wh, plan)
     objects = letterbox_objects(one, imgsz, out_hw, scaleup=True)
     draws = draw_perspective(rng, limits)
-    matrix = perspective_matrix(draws, out_hw, out_hw)
+    matrix = on_whole_pixel(perspective_matrix(draws, out_hw, out_hw), tile.offset_xy)
     return Scene([tile], objects, [], out_hw, matrix, draws.scale, use_outlines=False)
 
 

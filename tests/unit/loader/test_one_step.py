@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from yolov9.data.geometry import PerspectiveLimits, draw_perspective, perspective_matrix, warp_boxes
 from yolov9.data.letterbox import loaded_hw
-from yolov9.data.mosaic import Drawable, compose, mirror_matrix, mosaic_tiles, turn_over_matrix
+from yolov9.data.mosaic import compose
 from yolov9.data.objects import warp_objects
 from yolov9.data.scene import Labelled, mosaic_objects
+from yolov9.data.tiles import Drawable, mirror_matrix, mosaic_tiles, turn_over_matrix
 
 IMGSZ = 640
 SCRATCH_HIGH = PerspectiveLimits(degrees=0.0, translate=0.1, scale=0.9, shear=0.0, perspective=0.0)
