@@ -161,6 +161,14 @@ def _incoming(
     return g
 
 
+@triton.jit
+def _hand_on(sums, gradient, column, in_c, ACCUMULATE: tl.constexpr):
+    """Stores column sums, and adds them to a parameter's gradient."""
+    tl.store(sums, column, mask=in_c)
+    if ACCUMULATE:
+        tl.store(gradient, tl.load(gradient, mask=in_c, other=0.0) + column, mask=in_c)
+
+
 @triton.jit(do_not_specialize=["rows", "splits", "rows_per_split"])
 def gradient_sums_kernel(
     part, sums, counters, g_joined, g_dense, dgamma1, dbeta1, dgamma2, dbeta2,
@@ -210,24 +218,22 @@ def gradient_sums_kernel(
     if BRANCHES == 2:
         tl.store(base + 2 * columns, tl.sum(sum_2, 0), mask=in_c)
     if _is_last(counters + tl.program_id(1), splits):
-        for quantity in tl.static_range(BRANCHES + 1):
-            total = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-            for start in range(0, splits, BLOCK_P):
-                offs_s = start + tl.arange(0, BLOCK_P)
-                inside = (offs_s < splits)[:, None] & in_c[None, :]
-                at = (offs_s * (BRANCHES + 1) + quantity)[:, None] * columns + offs_c[None, :]
-                total += tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg")
-            column = tl.sum(total, 0)
-            tl.store(sums + quantity * columns + offs_c, column, mask=in_c)
-            if ACCUMULATE:
-                if quantity == 0:
-                    tl.store(dbeta1 + offs_c, tl.load(dbeta1 + offs_c, mask=in_c) + column, mask=in_c)
-                    if BRANCHES == 2:
-                        tl.store(dbeta2 + offs_c, tl.load(dbeta2 + offs_c, mask=in_c) + column, mask=in_c)
-                elif quantity == 1:
-                    tl.store(dgamma1 + offs_c, tl.load(dgamma1 + offs_c, mask=in_c) + column, mask=in_c)
-                else:
-                    tl.store(dgamma2 + offs_c, tl.load(dgamma2 + offs_c, mask=in_c) + column, mask=in_c)
+        sum_g = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
+        sum_1 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
+        sum_2 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
+        for start in range(0, splits, BLOCK_P):
+            offs_s = start + tl.arange(0, BLOCK_P)
+            inside = (offs_s < splits)[:, None] & in_c[None, :]
+            at = offs_s[:, None] * (BRANCHES + 1) * columns + offs_c[None, :]
+            sum_g += tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg")
+            sum_1 += tl.load(part + columns + at, mask=inside, other=0.0, cache_modifier=".cg")
+            if BRANCHES == 2:
+                sum_2 += tl.load(part + 2 * columns + at, mask=inside, other=0.0, cache_modifier=".cg")
+        _hand_on(sums + offs_c, dbeta1 + offs_c, tl.sum(sum_g, 0), in_c, ACCUMULATE)
+        _hand_on(sums + columns + offs_c, dgamma1 + offs_c, tl.sum(sum_1, 0), in_c, ACCUMULATE)
+        if BRANCHES == 2:
+            _hand_on(sums + offs_c, dbeta2 + offs_c, tl.sum(sum_g, 0), in_c, ACCUMULATE)
+            _hand_on(sums + 2 * columns + offs_c, dgamma2 + offs_c, tl.sum(sum_2, 0), in_c, ACCUMULATE)
 
 
 @triton.jit(do_not_specialize=["rows"])
