@@ -6,6 +6,7 @@ with open_loader(LoaderSettings(index=index, imgsz=640, batch_size=16, workers=4
         batch.release()
 """
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yolov9.data.failures import LoaderError
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
 from yolov9.data.pinned import PageLock
@@ -25,7 +27,7 @@ from yolov9.data.producer import InlineProducer, Producer, Request, ServerProduc
 from yolov9.data.ring import Ring, create_ring_memory
 from yolov9.data.sample import Fit
 
-__all__ = ["Batch", "Loader", "LoaderSettings", "open_loader"]
+__all__ = ["Batch", "Loader", "LoaderError", "LoaderSettings", "open_loader"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Loader:
         self._coming: Iterator[tuple[int, int]] = iter(())
         self.batches_asked = 0
         """Batches that have been asked for since the loader was opened."""
+        self._workers = settings.workers
         self._closed = False
 
     @property
@@ -95,6 +98,7 @@ class Loader:
 
     def set_workers(self, count: int) -> None:
         """Changes the number of worker processes; no effect on a loader without any."""
+        self._workers = count
         self._producer.set_workers(count)
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Batch]:
@@ -107,11 +111,18 @@ class Loader:
         Raises:
             LoaderError: too many pictures cannot be read, workers keep dying, or a worker had an internal error.
         """
+        self._producer.set_workers(self._workers)
         if not self._continues(epoch, start_batch):
             self._restart(epoch, start_batch)
-        for number in range(start_batch, self.batches_per_epoch):
-            self._ask_ahead()
-            yield self._next(epoch, number)
+        try:
+            for number in range(start_batch, self.batches_per_epoch):
+                self._ask_ahead()
+                yield self._next(epoch, number)
+        finally:
+            if self._settings.mode == "val" and not self._closed:
+                # Until the next validation the CPUs belong to the workers of the training loader.
+                with contextlib.suppress(LoaderError):
+                    self._producer.set_workers(0)
 
     def close(self) -> None:
         """Ends all processes and gives the memory back once no batch uses it."""

@@ -57,8 +57,8 @@ class LoaderSettings:
     """A worker that is longer than this at one sample is replaced."""
     mosaic_window: int = 0
     """Partners of a mosaic come from so many samples made shortly before, to decode less; 0: from all pictures."""
-    cache: Literal["off", "ram", "disk"] = "off"
-    """Keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
+    cache: str = "off"
+    """"off", "ram" or "disk": keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
     cache_dir: Path | None = None
     """Folder of the disk cache; never the data set's."""
     cache_limit_bytes: int | None = None
@@ -67,6 +67,8 @@ class LoaderSettings:
     """Page-lock the pictures, for asynchronous copies to a CUDA device."""
 
     def __post_init__(self) -> None:
+        if self.cache not in ("off", "ram", "disk"):
+            raise ValueError(f"cache = {self.cache!r}; off, ram or disk is needed")
         if self.mosaic_window < 0:
             raise ValueError(f"mosaic_window = {self.mosaic_window}; at least 0 is needed")
         for name in ("imgsz", "batch_size", "slots", "world", "stride"):

@@ -26,6 +26,8 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         slots=settings.prefetch or LoaderSettings.slots,
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
+        cache=settings.cache,
+        cache_dir=context.environment.cache_dir,
         rank=context.ranks.rank,
         world=context.ranks.world,
         pin=on_gpu,
@@ -46,5 +48,7 @@ def val_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSetti
         rect=True,
         slots=settings.prefetch or LoaderSettings.slots,
         pad=VALIDATION_PAD,
+        cache=settings.cache,
+        cache_dir=context.environment.cache_dir,
         pin=on_gpu,
     )

@@ -225,6 +225,17 @@ def test_p13_no_more_processes_than_planned_when_mosaic_is_switched_off(settings
     assert mosaic == [True] * 6 + [False] * 6
 
 
+def test_a_validation_loader_has_workers_only_while_it_validates(settings, children):
+    with open_loader(settings(mode="val")) as loader:
+        for epoch in range(2):
+            workers = set()
+            for _ in released(loader.epoch(epoch)):
+                workers.update(loader.worker_pids)
+            assert len(workers) == 2
+            wait_until_gone(workers)
+            assert len(children()) == 1
+
+
 def test_the_memory_of_the_ring_is_given_back(settings):
     def mapped():
         return Path("/proc/self/maps").read_text().count("memfd:yolov9-ring")
