@@ -36,6 +36,8 @@ class FailureLog:
                 self.failure(message["picture"], message["text"])
             case "error":
                 raise LoaderError(f"a sample failed while reading {self._name(message['picture'])}\n{message['text']}")
+            case "fewer":
+                LOG.warning("no more than %d loader workers can be started: %s", message["workers"], message["text"])
             case _:
                 self._worker_ended(message)
 

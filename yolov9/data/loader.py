@@ -97,7 +97,9 @@ class Loader:
         return self._producer.worker_pids()
 
     def set_workers(self, count: int) -> None:
-        """Changes the number of worker processes; no effect on a loader without any."""
+        """Changes the number of worker processes, at least 1; no effect on a loader without any."""
+        if count < 1:
+            raise ValueError(f"{count} workers; at least 1 is needed")
         self._workers = count
         self._producer.set_workers(count)
 

@@ -5,7 +5,7 @@ when the trainer closes the connection or dies, and its workers end with it.
 
 Messages of the connection are JSON objects. From the trainer: {"make": [slot, generation, epoch, height, width,
 [positions]]}, {"cancel": generation}, {"workers": n}. To the trainer: {"made": [slot, generation]} and
-{"event": "failure" | "died" | "hung" | "error", "text": ...}.
+{"event": "failure" | "died" | "hung" | "fewer" | "error", ...}.
 """
 
 import contextlib
@@ -213,8 +213,14 @@ class Server:
     def _keep_workers(self) -> None:
         """Forks or ends workers until there are as many as wanted."""
         active = [worker for worker in self._workers.values() if worker.killed_at is None]
-        for _ in range(self._wanted - len(active)):
-            self._fork()
+        try:
+            for _ in range(self._wanted - len(active)):
+                self._fork()
+        except OSError as error:  # a limit on processes or memory
+            if not self._workers:
+                raise
+            self._wanted = len(self._workers)
+            self._tell({"event": "fewer", "workers": self._wanted, "text": str(error)})
         for worker in active[self._wanted :]:
             if not worker.doing:
                 worker.killed_at = time.monotonic()
