@@ -12,7 +12,7 @@ from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 from yolov9.model.build import build_graph
 from yolov9.model.detector import DetectionModel
-from yolov9.model.graph import Graph
+from yolov9.model.graph import DUAL_HEAD, Graph
 from yolov9.model.identify import graph_of
 from yolov9.model.module_tree import state_records
 from yolov9.model.pickle_values import Inert, PickleError, TensorRecord
@@ -59,7 +59,7 @@ class Checkpoint:
     @property
     def kind(self) -> Literal["single", "dual"]:
         """Kind of the head."""
-        return "dual" if self.spec.rows[-1].type == "DualDDetect" else "single"
+        return "dual" if self.spec.rows[-1].type == DUAL_HEAD else "single"
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from reprlib import repr as short
 from typing import Any, NoReturn
 
 from yolov9.errors import UserError
@@ -15,9 +16,12 @@ KNOWN_KEYS = frozenset(
 """`anchors` is accepted and ignored (YOLOv9 has none); `backbone` + `head` is another way to write `layers`."""
 OUTPUT_WIDTH_TYPES = frozenset(("Conv", "ELAN1", "RepNCSPELAN4", "AConv", "ADown", "SPPELAN"))
 """Types whose first argument is the number of output channels, which `width_multiple` scales."""
+SINGLE_HEAD, DUAL_HEAD = "DDetect", "DualDDetect"
+HEAD_TYPES = frozenset((SINGLE_HEAD, DUAL_HEAD))
 WIDTH_STEP = 8
 """Scaled widths are rounded up to a multiple of this, as YOLO graph files have always been."""
-MAX_ROWS = 1000
+MAX_ROWS = 500
+"""Rows of a graph, repeats counted; the largest known graph has 50."""
 MAX_REPEATS = 100
 MAX_CLASSES = 65535
 IMAGE_CHANNELS = 3
@@ -84,14 +88,18 @@ def parse_graph(name: str, content: Mapping[str, Any]) -> Graph:
     if unknown:
         graph_error(name, f"key {unknown[0]!r}", "not known", "keys: " + ", ".join(sorted(KNOWN_KEYS)))
     if content.get("ch", IMAGE_CHANNELS) != IMAGE_CHANNELS:
-        graph_error(name, "key 'ch'", repr(content["ch"]), f"{IMAGE_CHANNELS}: pictures have three channels")
+        graph_error(name, "key 'ch'", short(content["ch"]), f"{IMAGE_CHANNELS}: pictures have three channels")
     raw = _raw_rows(name, content)
     depth, width = (_multiple(name, content, key) for key in ("depth_multiple", "width_multiple"))
     nc = _class_count(name, content, raw[-1])
     rows = [_row(name, number, fields, depth, width) for number, fields in enumerate(raw)]
+    if sum(row.repeats for row in rows) > MAX_ROWS:
+        graph_error(
+            name, "rows", f"{sum(row.repeats for row in rows)} of them with their repeats", f"at most {MAX_ROWS}"
+        )
     class_width = content.get("class_width")
     if class_width is not None and not (_is_integer(class_width) and class_width >= 1):
-        graph_error(name, "key 'class_width'", repr(class_width), "a whole number of channels, at least 1")
+        graph_error(name, "key 'class_width'", short(class_width), "a whole number of channels, at least 1")
     return Graph(name, nc, tuple(rows), class_width)
 
 
@@ -114,24 +122,24 @@ def _raw_rows(name: str, content: Mapping[str, Any]) -> list[list[Any]]:
         graph_error(name, "rows", f"{len(rows)} of them", f"2 to {MAX_ROWS} rows")
     for number, row in enumerate(rows):
         if not (isinstance(row, (list, tuple)) and len(row) == 4):
-            graph_error(name, f"layer {number}", repr(row), "a row [from, repeats, type, args]")
+            graph_error(name, f"layer {number}", short(row), "a row [from, repeats, type, args]")
     return [list(row) for row in rows]
 
 
 def _multiple(name: str, content: Mapping[str, Any], key: str) -> float:
     value = content.get(key, 1.0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.01 <= value <= 100:
-        graph_error(name, f"key {key!r}", repr(value), "a number from 0.01 to 100")
+        graph_error(name, f"key {key!r}", short(value), "a number from 0.01 to 100")
     return float(value)
 
 
 def _class_count(name: str, content: Mapping[str, Any], head: Sequence[Any]) -> int:
     """`nc` of the graph; a number in the head's arguments must agree with the key."""
-    args = head[3]
-    in_head = args[0] if isinstance(args, (list, tuple)) and args and _is_integer(args[0]) else None
+    args = head[3] if isinstance(head[3], (list, tuple)) and head[2] in tuple(HEAD_TYPES) else ()
+    in_head = args[0] if args and _is_integer(args[0]) else None
     nc = content.get("nc", in_head)
     if not (_is_integer(nc) and 1 <= nc <= MAX_CLASSES):
-        graph_error(name, "key 'nc'", "absent" if nc is None else repr(nc), f"a whole number from 1 to {MAX_CLASSES}")
+        graph_error(name, "key 'nc'", "absent" if nc is None else short(nc), f"a whole number from 1 to {MAX_CLASSES}")
     if in_head not in (None, nc):
         graph_error(
             name, "head", f"{in_head} classes in its arguments, but nc: {nc}", "one number of classes; write [nc]"
@@ -141,20 +149,22 @@ def _class_count(name: str, content: Mapping[str, Any], head: Sequence[Any]) -> 
 
 def _row(name: str, number: int, fields: Sequence[Any], depth: float, width: float) -> Row:
     source, repeats, kind, args = fields
+    if not isinstance(kind, str):
+        graph_error(name, f"layer {number}", f"type is {short(kind)}", "the name of a block type")
     where = f"layer {number} ({kind})"
     sources = source if isinstance(source, (list, tuple)) else [source]
     if not sources or not all(_is_integer(s) for s in sources):
-        graph_error(name, where, f"from is {source!r}", "-1, a row number, or a list of them")
+        graph_error(name, where, f"from is {short(source)}", "-1, a row number, or a list of them")
     absolute = tuple(number + s if s < 0 else s for s in sources)
     for given, found in zip(sources, absolute, strict=True):
         if not (0 <= found < number or (number == 0 and found == IMAGE)):
-            graph_error(name, where, f"from {given} is not an earlier row", f"-1 or a number from 0 to {number - 1}")
+            graph_error(
+                name, where, f"from {short(given)} is not an earlier row", f"-1 or a number from 0 to {number - 1}"
+            )
     if not (_is_integer(repeats) and 1 <= repeats <= MAX_REPEATS):
-        graph_error(name, where, f"repeats is {repeats!r}", f"a whole number from 1 to {MAX_REPEATS}")
-    if not isinstance(kind, str):
-        graph_error(name, where, f"type is {kind!r}", "the name of a block type")
+        graph_error(name, where, f"repeats is {short(repeats)}", f"a whole number from 1 to {MAX_REPEATS}")
     if not isinstance(args, (list, tuple)):
-        graph_error(name, where, f"args are {args!r}", "a list, [] where there are none")
+        graph_error(name, where, f"args are {short(args)}", "a list, [] where there are none")
     kind = kind.removeprefix("nn.")
     args = [None if arg == "None" else arg for arg in args]
     if repeats > 1:

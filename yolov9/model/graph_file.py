@@ -1,6 +1,7 @@
 """Finds the graph that a name, a YAML file or a dictionary stands for."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ GRAPHS_DIR = Path(__file__).parents[1] / "config" / "graphs"
 NARROW_SUFFIX = re.compile(r"^(?P<graph>.+)-cls(?P<width>[1-9]\d{0,3})$")
 """`gelan-t-cls80` is gelan-t with class branches 80 wide, as in the released weights of size t."""
 NARROW_NAMES = ("gelan-t-cls80", "yolov9-t-cls80")
+UNNAMED = "custom"
+"""Name of a graph that came without one."""
 YAML_ENDINGS = (".yaml", ".yml")
 MAX_GRAPH_BYTES = 1 << 20
 
@@ -32,7 +35,8 @@ def read_graph(source: str | Path | dict[str, Any]) -> tuple[str, dict[str, Any]
         UserError: no such file or name, or the file does not hold a graph.
     """
     if isinstance(source, dict):
-        return str(source.get("name", "custom")), source
+        name = source.get("name")
+        return name if isinstance(name, str) else UNNAMED, source
     path = Path(source)
     if path.suffix in YAML_ENDINGS and path.is_file():
         return path.stem, _load(path)
@@ -45,10 +49,14 @@ def read_graph(source: str | Path | dict[str, Any]) -> tuple[str, dict[str, Any]
             "a graph file or one of: " + ", ".join(known_graphs()),
             "--cfg yolov9-s, or the path of your own graph file",
         )
-    graph = _load(builtin)
-    if narrow:
-        graph["class_width"] = int(narrow["width"])
-    return stem, graph
+    graph = _load_builtin(builtin)
+    return stem, {**graph, "class_width": int(narrow["width"])} if narrow else graph
+
+
+@cache
+def _load_builtin(path: Path) -> dict[str, Any]:
+    """One of our own graphs; the content is shared and must not be changed."""
+    return _load(path)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import torch
 
 from yolov9.errors import ExitCode, UserError
 from yolov9.model.build import build_graph
-from yolov9.model.graph import Graph, parse_graph
+from yolov9.model.graph import DUAL_HEAD, SINGLE_HEAD, Graph, parse_graph
 from yolov9.model.graph_file import NARROW_NAMES, known_graphs, read_graph
 from yolov9.model.head import default_class_width
-from yolov9.model.main_branch import DUAL_HEAD, SINGLE_HEAD
 
 Shapes = Mapping[str, tuple[int, ...]]
 LAYER_NAME = re.compile(r"^model\.(\d{1,4})\.")
 SHOWN_DIFFERENCES = 3
+NO_SUCH_HEAD = "none has such a head at this layer"
 
 
 def graph_of(shapes: Shapes, content: dict[str, Any] | None, where: str) -> Graph:
@@ -32,14 +32,15 @@ def graph_of(shapes: Shapes, content: dict[str, Any] | None, where: str) -> Grap
         UserError: the tensors fit neither `content` nor a known graph.
     """
     head = _Head.find(shapes, where)
-    differences = ["no known graph has this head at this layer"]
-    for graph in _candidates(head, content):
-        sized = replace(graph, nc=head.nc, class_width=head.class_width)
-        differences = _differences(sized, shapes)
-        if not differences:
+    differences: list[str] = []
+    for graph in _candidates(head, shapes, content):
+        sized = replace(graph, class_width=None).with_classes(head.nc, head.class_width)
+        found = _differences(sized, shapes)
+        if not found:
             return sized
+        differences = differences or found
     raise UserError(
-        f"weights in {where} fit no known graph: {'; '.join(differences)}",
+        f"weights in {where} fit no known graph: {'; '.join(differences or [NO_SUCH_HEAD])}",
         "the weights of one of: " + ", ".join(known_graphs()),
         "train from the graph file of that model (--cfg FILE --weights ''), or give other weights",
         ExitCode.BAD_DATA,
@@ -60,7 +61,7 @@ class _Head:
         part = f"model.{layer}.cv{5 if dual else 3}.0"
         last, first = shapes.get(f"{part}.2.weight"), shapes.get(f"{part}.0.conv.weight")
         if last is None or first is None or len(last) != 4 or len(first) != 4:
-            what = "a detection head" if shapes else "weights"
+            what = "detection head" if shapes else "weights"
             raise UserError(
                 f"no {what} of YOLOv9 in {where}",
                 "the state dict or the checkpoint of a YOLOv9 or GELAN detector",
@@ -78,22 +79,35 @@ class _Head:
         return cls(layer, dual, nc, None if width == default_class_width(channels, nc) else width)
 
 
-def _candidates(head: _Head, content: dict[str, Any] | None) -> Iterator[Graph]:
-    """Graphs with such a head at such a layer, the one that came with the tensors first; the others are read late."""
+def _candidates(head: _Head, shapes: Shapes, content: dict[str, Any] | None) -> Iterator[Graph]:
+    """Graphs with such a head at such a layer: the one that came with the tensors, then the known ones, read late."""
     kind = DUAL_HEAD if head.dual else SINGLE_HEAD
-    for graph in _known(content):
-        if len(graph.rows) - 1 == head.layer and graph.rows[-1].type == kind:
+    graph = _own_graph(content)
+    if graph is not None and _has_head(graph, head.layer, kind):
+        yield graph
+    known = [parse_graph(*read_graph(name)) for name in known_graphs() if name not in NARROW_NAMES]
+    # Building a model to compare takes a good part of a second: graphs that begin differently come last.
+    for graph in sorted(known, key=lambda graph: not _starts_like(graph, shapes)):
+        if _has_head(graph, head.layer, kind):
             yield graph
 
 
-def _known(content: dict[str, Any] | None) -> Iterator[Graph]:
+def _own_graph(content: dict[str, Any] | None) -> Graph | None:
+    """The graph that came with the tensors; None when it is written for an older form of the original code."""
     if content is not None:
-        # It may be written for an older form of the original code; the known graphs may still fit then.
         with suppress(UserError):
-            yield parse_graph(str(content.get("name", "custom")), content)
-    for name in known_graphs():
-        if name not in NARROW_NAMES:
-            yield parse_graph(*read_graph(name))
+            return parse_graph(*read_graph(content))
+    return None
+
+
+def _has_head(graph: Graph, layer: int, kind: str) -> bool:
+    return len(graph.rows) - 1 == layer and graph.rows[-1].type == kind
+
+
+def _starts_like(graph: Graph, shapes: Shapes) -> bool:
+    """Whether the first convolution of the graph has as many output channels as that of the tensors."""
+    number, row = next((n, row) for n, row in enumerate(graph.rows) if row.type == "Conv")
+    return shapes.get(f"model.{number}.conv.weight", (0,))[:1] == row.args[:1]
 
 
 def _differences(graph: Graph, shapes: Shapes) -> list[str]:

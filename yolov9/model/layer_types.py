@@ -3,20 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from reprlib import repr as short
 from typing import Any, NoReturn
 
 from torch import nn
 
 from yolov9.model.conv import ConvUnit
 from yolov9.model.elan import ELAN1, RepNCSPELAN4
-from yolov9.model.graph import Graph, graph_error
+from yolov9.model.graph import HEAD_TYPES, Graph, graph_error
 from yolov9.model.head import DDetect, DetectionHead, DualDDetect
 from yolov9.model.routing import CBFuse, CBLinear, Concat, Silence, Upsample
 from yolov9.model.sampling import SPPELAN, AConv, ADown
 
 MAX_CHANNELS = 1 << 16
 MAX_KERNEL = 31
-MAX_BOTTLENECKS = 100
+MAX_BOTTLENECKS = 30
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,13 @@ class Site:
         least = len(names) - len(defaults)
         if not least <= len(args) <= len(names):
             optional = f" (the last {len(defaults)} may be left out)" if defaults else ""
-            self.fail(f"{len(args)} arguments {list(args)!r}", f"[{', '.join(names)}] without input channels{optional}")
+            self.fail(
+                f"{len(args)} arguments {short(list(args))}", f"[{', '.join(names)}] without input channels{optional}"
+            )
         values = [*args, *defaults[len(defaults) - (len(names) - len(args)) :]] if len(args) < len(names) else [*args]
         for name, value in zip(names, values, strict=True):
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHANNELS:
-                self.fail(f"{name} is {value!r}", f"a whole number from 1 to {MAX_CHANNELS}")
+                self.fail(f"{name} is {short(value)}", f"a whole number from 1 to {MAX_CHANNELS}")
         return values
 
     def even(self, name: str, value: int) -> None:
@@ -117,13 +120,13 @@ def _sppelan(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Buil
 def _upsample(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:
     x = site.one(inputs)
     if list(args) not in ([None, 2, "nearest"], [2]):
-        site.fail(f"args are {list(args)!r}", "[null, 2, nearest]")
+        site.fail(f"args are {short(list(args))}", "[null, 2, nearest]")
     return Upsample(), Feature(x.channels, x.stride / 2)
 
 
 def _concat(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:
     if list(args) not in ([1], []):
-        site.fail(f"args are {list(args)!r}", "[1]: concatenation along the channels")
+        site.fail(f"args are {short(list(args))}", "[1]: concatenation along the channels")
     if len(inputs) < 2 or any(x.pieces for x in inputs):
         site.fail("from does not give two or more tensors", "a list of at least two rows, none of them CBLinear")
     _same_stride(site, inputs)
@@ -139,7 +142,7 @@ def _silence(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Buil
 def _cblinear(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:
     x = site.one(inputs)
     if len(args) != 1 or not isinstance(args[0], (list, tuple)) or not args[0]:
-        site.fail(f"args are {list(args)!r}", "[[width, width, ...]]")
+        site.fail(f"args are {short(list(args))}", "[[width, width, ...]]")
     widths = site.numbers(args[0], [f"width {i}" for i in range(len(args[0]))])
     return CBLinear(x.channels, widths), Feature(sum(widths), x.stride, tuple(widths))
 
@@ -149,14 +152,14 @@ def _cbfuse(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built
     lists, target = inputs[:-1], inputs[-1]
     if picks is None or len(picks) != len(lists) or not lists:
         site.fail(
-            f"args are {list(args)!r} for {len(inputs)} inputs",
+            f"args are {short(list(args))} for {len(inputs)} inputs",
             "[[pick, ...]] with a pick for every input but the last",
         )
     if target.pieces or not all(x.pieces for x in lists):
         site.fail("from gives other kinds of inputs", "CBLinear rows, and one ordinary row at the end")
     for x, pick in zip(lists, picks, strict=True):
         if not isinstance(pick, int) or isinstance(pick, bool) or not 0 <= pick < len(x.pieces):
-            site.fail(f"pick {pick!r} of {len(x.pieces)} pieces", f"a number from 0 to {len(x.pieces) - 1}")
+            site.fail(f"pick {short(pick)} of {len(x.pieces)} pieces", f"a number from 0 to {len(x.pieces) - 1}")
         if x.pieces[pick] != target.channels:
             site.fail(f"picks {x.pieces[pick]} channels for {target.channels}", "pieces as wide as the last input")
     return CBFuse(picks), target
@@ -173,7 +176,7 @@ def _same_stride(site: Site, inputs: Sequence[Feature]) -> None:
 def _head(head: type[DDetect] | type[DualDDetect]) -> Maker:
     def make(site: Site, inputs: Sequence[Feature], args: Sequence[Any]) -> Built:
         if len(args) > 1 or (args and args[0] != "nc" and args[0] != site.graph.nc and not isinstance(args[0], int)):
-            site.fail(f"args are {list(args)!r}", "[nc]")
+            site.fail(f"args are {short(list(args))}", "[nc]")
         if any(x.pieces for x in inputs):
             site.fail("from names a CBLinear row", "rows that give one tensor")
         levels = len(inputs) // 2 if head.is_dual else len(inputs)
@@ -213,7 +216,6 @@ REPEATABLE = frozenset(("Conv", "ELAN1", "RepNCSPELAN4", "AConv", "ADown", "SPPE
 """Types that may be repeated in one row: the later ones read the output of the one before."""
 LIST_TYPES = frozenset(("Concat", "CBFuse"))
 """Types whose module takes a list, even of one input."""
-HEAD_TYPES: frozenset[str] = frozenset(("DDetect", "DualDDetect"))
 
 
 def make_layer(graph: Graph, number: int, inputs: Sequence[Feature]) -> Built:

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from yolov9.model.graph import IMAGE, Graph, Row, parse_graph
+from yolov9.model.graph import DUAL_HEAD, IMAGE, SINGLE_HEAD, Graph, Row, parse_graph
 from yolov9.model.graph_file import known_graphs, read_graph
 
 MAIN_HEAD_PARTS = {"cv2": "cv4", "cv3": "cv5", "dfl": "dfl2"}
 """Name of a part in a single head -> name of the main part in a dual head."""
-DUAL_HEAD = "DualDDetect"
-SINGLE_HEAD = "DDetect"
 
 
 @dataclass(frozen=True)

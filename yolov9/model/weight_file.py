@@ -130,7 +130,7 @@ class WeightFile(AbstractContextManager["WeightFile"]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._last: tuple[str, Tensor] | None = None
+        self._blocks: dict[str, Tensor] = {}
         kind = file_kind(path)
         self._file = path.open("rb")
         try:
@@ -174,15 +174,15 @@ class WeightFile(AbstractContextManager["WeightFile"]):
         return view.to(torch.float32 if view.is_floating_point() else view.dtype, copy=True).contiguous()
 
     def _numbers(self, storage: StorageRecord) -> Tensor:
-        """One block of numbers; the last one is kept, because tensors that share a block follow each other."""
-        if self._last is None or self._last[0] != storage.key:
-            content = bytearray(self._container.read(storage)) if storage.count else bytearray()
+        """One block of numbers; blocks are kept while the file is open, because tensors may share them."""
+        if storage.key not in self._blocks:
+            content = bytearray(self._container.read(storage))
             flat = torch.frombuffer(content, dtype=storage.dtype) if content else torch.empty(0, dtype=storage.dtype)
-            self._last = (storage.key, flat)
-        return self._last[1]
+            self._blocks[storage.key] = flat
+        return self._blocks[storage.key]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._last = None
+        self._blocks.clear()
         self._file.close()
