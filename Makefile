@@ -52,7 +52,8 @@ $(VENV)/lint-ready: env/lint.lock $(VENV)/ready
 .PHONY: demo
 demo: export YOLOV9_CACHE_DIR := $(DEMO_CACHE)
 demo: $(VENV)/ready ## train on a drawn data set (no GPU needed) and detect in one of its pictures
-	$(PY) -m entrypoint train --cfg yolov9-t --img 160 --epochs 30 --close-mosaic 5 --name demo --exist-ok
+	$(PY) -m entrypoint train --cfg yolov9-t --img 160 --epochs 10 --batch 8 --optimisation-batch 8 --close-mosaic 3 \
+	    --cache ram --name demo --exist-ok
 	$(PY) -m entrypoint detect --weights $(DEMO_RUN)/weights/best.pt --img 160 --name demo --exist-ok \
 	    --source "$$(find $(DEMO_CACHE) -path '*val*' -name '*.jpg' -o -path '*val*' -name '*.png' | sort | sed -n 1p)"
 

@@ -56,9 +56,10 @@ def test_p38_the_two_jobs_have_different_names_and_seeds(services: Callable[...,
 
 
 def test_p38_two_jobs_train_to_the_end_on_a_machine_without_a_gpu(
-    compose: Compose, runs_dir: Path, data_dir: Path
+    compose: Compose, docker: Callable, runs_dir: Path
 ) -> None:
     compose(*CPU_FILES, "up", "--no-build", "--detach")
     for job in ("job-a", "job-b"):
-        assert compose(*CPU_FILES, "wait", job).strip() == "0", compose(*CPU_FILES, "logs", job)
+        container = compose(*CPU_FILES, "ps", "--all", "--quiet", job).strip()
+        assert docker("wait", container, timeout_s=420).stdout.strip() == "0", compose(*CPU_FILES, "logs", job)
         assert (runs_dir / "train" / job / "weights/best.pt").is_file()

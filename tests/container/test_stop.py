@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 Start = Callable[..., object]
-ON_CPU = [r"WARN.*(no GPU|CPU)"]
-LONG = ("train", "--cfg", "yolov9-t", "--img", "64", "--epochs", "200", "--batch", "4", "--workers", "1")
+LONG = ("train", "--cfg", "yolov9-t", "--img", "64", "--epochs", "8", "--batch", "4", "--workers", "1")
 
 
 @pytest.fixture
@@ -24,14 +23,13 @@ def test_p17_docker_stop_saves_in_time_and_the_run_goes_on(
     runs_dir: Path,
 ) -> None:
     container = start(*LONG, "--data", "/data/data.yaml", options=options)
-    container.wait_for(r"epoch\s+2/200")
+    container.wait_for(r"epoch 1/8:")
     assert stop(container, grace_s=60) < 60
     assert container.wait() == 75
-    quiet(container.log(), ON_CPU)
+    quiet(container.log(), [r"WARNING SIGTERM", r"WARNING stopped in epoch"])
     assert (runs_dir / "train/exp/weights/last.pt").is_file()
-    words = ["train", "--resume", "runs/train/exp/weights/last.pt", "--epochs", "4"]
-    log = run(*words, options=options, expected=[*ON_CPU, r"WARN.*epochs"])
-    assert "epoch 4/4" in log
+    log = run("train", "--resume", "runs/train/exp/weights/last.pt", options=options)
+    assert "epoch 8/8:" in log
 
 
 def test_docker_stop_before_the_first_step_ends_the_container(start: Start, stop: Callable[..., float]) -> None:
