@@ -68,9 +68,9 @@ def place_model(model: DetectionModel, precision: Precision, ranks: Ranks, *, sy
     """Moves a model to its device in the memory format that its convolutions want, in training mode."""
     if sync_bn and ranks.world > 1 and precision.device.type == "cuda":
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]  # not annotated in torch
-    if precision.device.type == "cuda":
-        # mypy does not know the keyword form that moves and reorders at once.
-        model = model.to(device=precision.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    # Batches arrive channels-last from the loader; on the CPU a step is a tenth faster that way, on a GPU much more.
+    # mypy does not know the keyword form that moves and reorders at once.
+    model = model.to(device=precision.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.train()
 
 
