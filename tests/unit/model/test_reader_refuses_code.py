@@ -65,6 +65,7 @@ GADGETS: dict[str, Any] = {
     "as a dictionary key": {"model": {Gadget(os.getpid): 1}},
 }
 PROGRAMS: dict[str, bytes] = {
+    "name that is only mentioned": b"}" + _text("model") + _global("os", "system") + b"s.",
     "call of a layer class": CONV + _text(MARK_COMMAND) + b"\x85R.",
     "call of a result": CONV + b")\x81)R.",
     "dotted name of a known module": b"\x80\x04" + _text("torch.nn.modules") + _text("a.b") + b"\x93" + b")R.",
@@ -82,41 +83,33 @@ PROGRAMS: dict[str, bytes] = {
     "name that is not text": b"\x80\x04K\x01K\x02\x93.",
     "unicode name": b"\x80\x04" + _text("mo\u0501els.common") + _text("Conv") + b"\x93.",
 }
-BOMBS: dict[str, bytes] = {
-    "key that takes for ever to hash": b"}(" + b")" + b"2\x86" * 60 + b"K\x01u.",
-    "text longer than the file": b"X\xff\xff\xff\xff.",
-    "text of 2**62 bytes": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 62) + b".",
-    "number with too many digits": b"L" + b"9" * 100_000 + b"L\n.",
-    "endless list": b"]" + b"2a" * 10 + b".",
-    "no end": b"(" * 1000,
-    "only marks": b"((((0000.",
-    "empty": b"",
-    "memo out of range": b"j\xff\xff\xff\xff.",
-    "huge tensor": b"".join(
-        (
-            _global("torch._utils", "_rebuild_tensor_v2"),
-            b"(",
-            b"(" + _text("storage") + _global("torch", "FloatStorage") + _text("0") + _text("cpu") + b"K\x01tQ",
-            b"K\x00",
-            b"J\x00\x00\x00\x7f\x85",
-            b"K\x00\x85",
-            b"\x89" + _global("collections", "OrderedDict") + b")R",
-            b"tR.",
-        )
-    ),
-    "negative offset": b"".join(
-        (
-            _global("torch._utils", "_rebuild_tensor_v2"),
-            b"(",
-            b"(" + _text("storage") + _global("torch", "FloatStorage") + _text("0") + _text("cpu") + b"K\x09tQ",
-            b"J\xff\xff\xff\xff",
-            b"K\x02\x85K\x01\x85",
-            b"\x89" + _global("collections", "OrderedDict") + b")R",
-            b"tR.",
-        )
-    ),
-    "huge storage": b"(" + _text("storage") + _global("torch", "FloatStorage") + _text("0") + _text("cpu") + b"\x8a\x08"
-    b"\xff\xff\xff\xff\xff\xff\xff\x7ftQ.",
+
+
+def _tensor_program(count: bytes, offset: bytes, shape: bytes, strides: bytes) -> bytes:
+    """A tensor over a block of `count` numbers; every argument is the operations that make its value."""
+    storage = b"(" + _text("storage") + _global("torch", "FloatStorage") + _text("0") + _text("cpu") + count + b"tQ"
+    rest = b"\x89" + _global("collections", "OrderedDict") + b")R"
+    return _global("torch._utils", "_rebuild_tensor_v2") + b"(" + storage + offset + shape + strides + rest + b"tR."
+
+
+MILLIONS = b"J\x00\x00\x00\x7f"
+MINUS_ONE = b"J\xff\xff\xff\xff"
+BOMBS: dict[str, tuple[bytes, str]] = {
+    "key that takes for ever to hash": (b"}(" + b")" + b"2\x86" * 60 + b"K\x01u.", "a key of type tuple"),
+    "text longer than the file": (b"X\xff\xff\xff\xff.", "damaged"),
+    "text of 2**62 bytes": (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 62) + b".", "damaged"),
+    "number with too many digits": (b"L" + b"9" * 100_000 + b"L\n.", "damaged"),
+    "no end": (b"(" * 1000, "damaged|ends too early"),
+    "only marks": (b"((((0000.", "not there"),
+    "empty": (b"", "damaged|ends too early"),
+    "memo out of range": (b"j\xff\xff\xff\xff.", "not there"),
+    "one number repeated for ever": (_tensor_program(b"K\x01", b"K\x00", MILLIONS + b"\x85", b"K\x00\x85"), "larger"),
+    "tensor behind its data": (_tensor_program(b"K\x09", b"K\x08", b"K\x02\x85", b"K\x01\x85"), "larger"),
+    "tensor with long steps": (_tensor_program(b"K\x09", b"K\x00", b"K\x02\x85", MILLIONS + b"\x85"), "larger"),
+    "negative offset": (_tensor_program(b"K\x09", MINUS_ONE, b"K\x02\x85", b"K\x01\x85"), "unknown way"),
+    "negative side": (_tensor_program(b"K\x09", b"K\x00", MINUS_ONE + b"\x85", b"K\x01\x85"), "impossible sizes"),
+    "nine dimensions": (_tensor_program(b"K\x09", b"K\x00", b"(" + b"K\x01" * 9 + b"t", b"K\x01\x85"), "impossible"),
+    "huge storage": (_tensor_program(b"\x8a\x08" + b"\xff" * 7 + b"\x7f", b"K\x00", b")", b")"), "impossible size"),
 }
 
 
@@ -152,7 +145,7 @@ def test_refused_name_is_in_the_message() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_hand_made_program_is_refused(program: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"wants to run code|is not a whole checkpoint") as caught:
         load_weights(as_archive(PROGRAMS[program]))
     assert caught.value.exit_code is ExitCode.BAD_DATA
     assert not Path("ran").exists()
@@ -161,8 +154,9 @@ def test_hand_made_program_is_refused(program: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bomb_is_refused_at_once(bomb: str) -> None:
-    with pytest.raises(UserError) as caught:
-        load_weights(as_archive(BOMBS[bomb]))
+    program, words = BOMBS[bomb]
+    with pytest.raises(UserError, match=words) as caught:
+        load_weights(as_archive(program))
     assert caught.value.exit_code is ExitCode.BAD_DATA
 
 
