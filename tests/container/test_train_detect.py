@@ -1,6 +1,5 @@
 """The main job in a container without a network: train, find the files, detect with them."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ def test_p35_one_epoch_of_the_embedded_data_set_and_detect_without_a_network(run
     folder = runs_dir / "train/exp"
     for name in ("weights/last.pt", "weights/best.pt", "results.csv", "hyp.yaml", "opt.yaml", "plan.json"):
         assert (folder / name).stat().st_size > 0, name
-    assert len(list(csv.reader((folder / "results.csv").open()))) == 2
+    assert len((folder / "results.csv").read_text().splitlines()) == 2
     assert json.loads((folder / "plan.json").read_text())["settings"]["epochs"] == 1
     picture = next(runs_dir.rglob("images/val/*.jpg")).relative_to(runs_dir)
     words = ["--weights", "runs/train/exp/weights/best.pt", "--source", f"runs/{picture}", "--img", "64"]
@@ -60,7 +59,7 @@ def test_without_a_mount_results_go_to_the_volume_also_with_a_read_only_root(run
 def test_p01_64_megabytes_of_shared_memory_are_enough(run: Run, mounts: list[str]) -> None:
     words = ["--cfg", "yolov9-t", "--img", "640", "--epochs", "1", "--batch", "4", "--workers", "2"]
     options = [*mounts, "--shm-size", "64m"]
-    run("train", "--data", "/data/data.yaml", *words, options=options, expected=[r"WARN.*shm"])
+    run("train", "--data", "/data/data.yaml", *words, options=options, expected=[r"WARNING workers \(!\)"])
 
 
 def test_p37_a_gpu_that_is_asked_for_and_absent_is_an_error(run: Run, mounts: list[str]) -> None:

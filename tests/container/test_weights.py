@@ -39,7 +39,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def build(
     tmp_path: Path, server: str, image: str, inspect: Callable[[str], dict], docker: Callable, root: Path
-) -> Build:
+) -> Iterator[Build]:
     """Builds the weights stage; with another hash in the list when one is given. Its /weights comes to `out`."""
     base = inspect(image)["Config"]["Labels"]["org.opencontainers.image.base.name"]
 
@@ -56,7 +56,9 @@ def build(
         words += ["--target", "weights", "--network", "host", "--progress", "plain", "--iidfile", tmp_path / "id"]
         return docker("build", *words, context, timeout_s=300, check=False)
 
-    return run
+    yield run
+    if (tmp_path / "id").exists():
+        docker("rmi", (tmp_path / "id").read_text())
 
 
 def test_the_listed_content_comes_into_the_image(build: Build, tmp_path: Path, docker: Callable) -> None:
