@@ -88,6 +88,16 @@ def test_a_run_can_be_stopped_again_and_again(tmp_path: Path, train: Train, fini
     assert_same_run(finished_run, tmp_path)
 
 
+def test_gradients_that_wait_for_their_step_are_saved(tmp_path: Path, train: Train) -> None:
+    # With 20 micro-batches a step to come, warm-up asks for 2 from the fourth on: the run is stopped between the two.
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    train(straight, optimisation_batch=80)
+    assert train(broken, optimisation_batch=80, stop_after=5) == ExitCode.STOPPED_RESUMABLE
+    assert read_training_checkpoint(broken / "weights" / "last.pt")["training"]["gradients"]
+    train(broken, optimisation_batch=80, resume=str(broken))
+    assert_same_run(straight, broken)
+
+
 @pytest.mark.parametrize("optimizer", ["AdamW", "LION"])
 def test_every_optimizer_resumes_exactly(tmp_path: Path, train: Train, optimizer: str) -> None:
     straight, broken = tmp_path / "straight", tmp_path / "broken"
