@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from entrypoint.table import GIVES_WAY, plan_table
 from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import TrainSettings
+from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
 
 PLAN_FILE = "plan.json"
@@ -41,18 +43,24 @@ def run_job(command: str, argv: Sequence[str]) -> int:
     else:
         check_writable(run_dir)
     try:
-        facts, plan = plan_job(request)
+        facts, plan = plan_job(request, clean=True)
     except BaseException:
         _remove_if_empty(run_dir)
         raise
     for line in plan_table(plan).splitlines():
         LOG.log(logging.WARNING if GIVES_WAY in line else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
-    file = write_plan(run_dir, request, facts, plan)
-    # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
-    variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
-    ending = supervise(trainer_command(file, plan), variables, plan.environment_defaults)
+    with _copy_of_data(request, plan) as copy:
+        file = write_plan(run_dir, request, facts, plan, copy=copy)
+        # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
+        variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
+        ending = supervise(trainer_command(file, plan), variables, plan.environment_defaults)
     explain(ending, suspects=_suspects(facts))
+    if copy and ending.exit_code == ExitCode.BAD_DATA:
+        LOG.error(
+            "paths that begin with %s/files are of the copy; the originals are called as what follows",
+            Path(copy).parent,
+        )
     say_resumable(ending, str(run_dir))
     return ending.exit_code
 
@@ -70,8 +78,13 @@ def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) 
     return resolve_inputs(request), run_dir
 
 
-def plan_job(request: JobRequest) -> tuple[HostFacts, Plan]:
-    """Reads the machine and makes the plan."""
+def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Plan]:
+    """Reads the machine and makes the plan.
+
+    Args:
+        request: what is asked for.
+        clean: remove what killed jobs left behind, so that its space counts as free.
+    """
     environment = request.environment
     folders: list[Path] = [Path(project_of(request)), own_temporary_dir(request, os.getuid())]
     if environment.cache_dir is not None:
@@ -80,6 +93,10 @@ def plan_job(request: JobRequest) -> tuple[HostFacts, Plan]:
     if data:
         folders.append(Path(data).parent)
     facts = read_facts(request.report.root, folders)
+    if getattr(request.settings, "stage", "off") != "off":
+        from entrypoint.staging.survey import survey_staging  # Takes a quarter of a second, and is not always needed.
+
+        request = replace(request, staging=survey_staging(request, facts, clean=clean))
     return facts, make_plan(facts, request)
 
 
@@ -100,10 +117,11 @@ def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path |
     }
 
 
-def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan) -> Path:
-    """Writes plan.json of a run and returns its path."""
+def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan, *, copy: str = "") -> Path:
+    """Writes plan.json of a run, with the data.yaml of a copy of the data set if there is one; returns its path."""
     file = run_dir / PLAN_FILE
-    text = json.dumps(plan_data(request, facts, plan, run_dir), indent=1, default=str)
+    data = {**plan_data(request, facts, plan, run_dir), "data_copy": copy}
+    text = json.dumps(data, indent=1, default=str)
     file.write_text(text + "\n", encoding="utf-8")
     return file
 
@@ -115,6 +133,16 @@ def trainer_command(plan_file: Path, plan: Plan) -> list[str]:
         return [sys.executable, *trainer]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.value('ranks')}"]
     return [sys.executable, *launcher, *trainer]
+
+
+def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str]:
+    """Copies the data set if the plan says so; gives the data.yaml of the copy, or ""."""
+    target = plan.value("stage")
+    if target in (None, "off"):
+        return nullcontext("")
+    from entrypoint.staging.hold import data_copy  # Takes a quarter of a second, and is not always needed.
+
+    return data_copy(getattr(request.settings, "data", ""), target, request.environment)
 
 
 def _python_path() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from entrypoint.options import Parser, build_parser, convert, nearest, option_fields, parse
+from entrypoint.staging.facts import StageSurvey
 from yolov9.config.environment import SETTING_PREFIX, Environment, read_environment, read_setting_variables
 from yolov9.config.settings import (
     FLAGS_WITHOUT_EFFECT,
@@ -74,6 +75,8 @@ class JobRequest:
     model_source: str = "default"
     pictures: int | None = None
     """Pictures of all splits in use; None when they were not counted."""
+    staging: StageSurvey | None = None
+    """What was measured for a copy of the data set; None when nothing asked for it."""
     device_kind: str = "cpu"
     """cpu or gpu; the plan sets it."""
 

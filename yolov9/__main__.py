@@ -1,7 +1,8 @@
 """`python -m yolov9 PLAN.json`: does what a plan says; started by the entrypoint, once per rank.
 
 A plan is a JSON object with `command` (train, val or detect), `settings` (fields of the command's settings),
-`run_dir`, and `request` (what the user typed: name -> value and source), which is only needed to resume.
+`run_dir`, `request` (what the user typed: name -> value and source), which is only needed to resume, and `data_copy`
+(data.yaml of a copy of the data set on faster storage), when there is one.
 """
 
 import json
@@ -48,7 +49,8 @@ def _run(plan: dict[str, Any]) -> int:
     if command == "train":
         from yolov9.engine.trainer import Trainer
 
-        return Trainer(_settings(TrainSettings, values), run_dir, _given(plan)).run()
+        copy = str(plan.get("data_copy", ""))
+        return Trainer(_settings(TrainSettings, values), run_dir, _given(plan), data_copy=copy).run()
     if command == "val":
         from yolov9.engine import val_command
 

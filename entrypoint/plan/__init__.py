@@ -12,6 +12,7 @@ from entrypoint.plan.cpus import cpu_share, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
 from entrypoint.plan.host_memory import plan_host_memory
+from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
@@ -48,6 +49,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     amp = decide_amp(devices.gpus, request)
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
     memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
+    staging = plan_staging(request, memory.memory, memory.shm)
     cache = _cache_dir(facts, request)
     decisions = [
         *devices.decisions,
@@ -58,17 +60,18 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         *([amp] if isinstance(settings, TrainSettings) else []),
         *batch.decisions,
         *memory.decisions,
+        *staging.decisions,
         cache,
     ]
     if isinstance(settings, DetectSettings):
         decisions = [decision for decision in decisions if decision.name not in ("workers", "ranks")]
-    budgets = tuple(budget for budget in (memory.memory, memory.shm, batch.budget) if budget is not None)
+    budgets = tuple(budget for budget in (staging.memory, staging.shm, batch.budget) if budget is not None)
     notes.extend(_warnings(request, budgets, devices))
     plan = Plan(
         command=request.command,
         decisions=tuple(decisions),
         budgets=budgets,
-        environment=dict(_environment(request, devices, decisions, memory.shm)),
+        environment=dict(_environment(request, devices, decisions, staging.shm)),
         environment_defaults=_library_caches(cache.value),
         notes=tuple(notes),
     )

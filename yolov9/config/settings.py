@@ -79,6 +79,11 @@ class TrainSettings(RunSettings):
     cache: str = option(
         "off", "--cache", nargs="?", const="ram", choices=["off", "ram", "disk"], help="keep decoded pictures"
     )
+    stage: str = option(
+        "auto",
+        "--stage",
+        help="copy the data set to faster storage for the time of the run: auto, off, or a folder for the copy",
+    )
     prefetch: int | None = option(
         None,
         "--prefetch",

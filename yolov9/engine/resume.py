@@ -33,12 +33,13 @@ OF_THIS_PROCESS = frozenset(
         "quiet",
         "resume",
         "save_period",
+        "stage",
         "sync_bn",
         "workers",
     }
 )
 """Settings that may differ from those of the run: the machine, the place of the files, and how long it goes on."""
-ALWAYS_NEW = frozenset({"device", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp"})
+ALWAYS_NEW = frozenset({"device", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp", "stage"})
 """Settings that describe the machine or this command, so they are taken as they are now."""
 
 

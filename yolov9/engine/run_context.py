@@ -28,6 +28,8 @@ class RunContext:
     precision: Precision
     ranks: Ranks
     environment: Environment
+    data_copy: str = ""
+    """data.yaml of a copy on faster storage to read in place of the data set; "" for none."""
 
     @property
     def batch(self) -> int:

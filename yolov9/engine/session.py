@@ -77,7 +77,7 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
 
 def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
     settings, environment = context.settings, context.environment
-    config = load_dataset_config(settings.data, environment=environment)
+    config = load_dataset_config(context.data_copy or settings.data, environment=environment)
 
     def build(split: str, min_items: int) -> DatasetIndex:
         index = DatasetIndex.build(

@@ -41,6 +41,7 @@ class Trainer:
         run_dir: folder for the results; when a run is resumed from another folder, that one is used.
         given: names of the options that the user typed; None: those that differ from the defaults.
         stop: asked after each micro-batch whether to stop; None: SIGTERM and SIGINT ask for it.
+        data_copy: data.yaml of a copy on faster storage to read in place of the data set; "" for none.
     """
 
     def __init__(
@@ -49,8 +50,11 @@ class Trainer:
         run_dir: Path,
         given: Collection[str] | None = None,
         stop: StopRequest | None = None,
+        *,
+        data_copy: str = "",
     ) -> None:
         self._settings = settings
+        self._data_copy = data_copy
         self._stop = stop or StopRequest()
         self._run_dir = run_dir
         self._given = given
@@ -85,6 +89,7 @@ class Trainer:
                     precision=choose_precision(settings.amp, device),
                     ranks=ranks,
                     environment=environment,
+                    data_copy=self._data_copy,
                 )
                 return _train(context, content, stop)
 
