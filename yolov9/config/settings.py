@@ -1,4 +1,4 @@
-"""Settings of the commands. Every field carries its flags and help text; the command line is made from these classes."""
+"""Settings of the commands. Every field carries its flags and help text; the command line is made of them."""
 
 from dataclasses import dataclass, field
 from typing import Any
