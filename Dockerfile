@@ -85,7 +85,7 @@ RUN echo /opt/yolov9 > /opt/venv/lib/python3.11/site-packages/yolov9.pth \
     && python -m compileall -q /opt/yolov9 \
     && mkdir -p /workspace /data /runs \
     && chmod 1777 /workspace /runs \
-    && for script in train train_dual val val_dual detect detect_dual; do \
+    && for script in train train_dual val val_dual detect detect_dual benchmark_loader check_gpu; do \
         ln -s "/opt/yolov9/yolov9/${script}.py" "/workspace/${script}.py"; done \
     && ln -s /runs /workspace/runs \
     && ln -s /workspace /root/yolov9 \

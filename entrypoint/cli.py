@@ -40,6 +40,10 @@ def _dispatch(words: list[str]) -> int:
         from entrypoint.job import run_job
 
         return run_job(command, rest)
+    if command == "bench":
+        from entrypoint.bench import run_bench
+
+        return run_bench(rest)
     if command == "plan":
         from entrypoint.plan_command import run_plan
 

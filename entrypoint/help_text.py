@@ -6,6 +6,7 @@ COMMANDS = {
     "detect": "find objects in pictures, videos and streams",
     "plan": "what train, val or detect would do here, and why",
     "check": "one table of this machine: limits, GPUs, versions, folders",
+    "bench": "how fast the loader and the training are, what the limit is, and the setting to use",
     "health": "whether the trainer of this container runs; for HEALTHCHECK",
 }
 

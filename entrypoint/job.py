@@ -17,7 +17,7 @@ from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import find_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir
-from entrypoint.supervise import explain, say_resumable, supervise
+from entrypoint.supervise import Ending, explain, say_resumable, supervise
 from entrypoint.table import GIVES_WAY, plan_table
 from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
@@ -51,11 +51,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         LOG.log(logging.WARNING if GIVES_WAY in line else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
     with _copy_of_data(request, plan) as copy:
-        file = write_plan(run_dir, request, facts, plan, copy=copy)
-        # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
-        variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
-        ending = supervise(trainer_command(file, plan), variables, plan.environment_defaults)
-    explain(ending, suspects=_suspects(facts))
+        ending = run_trainer(write_plan(run_dir, request, facts, plan, data_copy=copy), facts, plan)
     if copy and ending.exit_code == ExitCode.BAD_DATA:
         LOG.error(
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
@@ -117,10 +113,19 @@ def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path |
     }
 
 
-def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan, *, copy: str = "") -> Path:
-    """Writes plan.json of a run, with the data.yaml of a copy of the data set if there is one; returns its path."""
+def run_trainer(plan_file: Path, facts: HostFacts, plan: Plan) -> Ending:
+    """Runs the trainer under supervision; how it ended is explained in the log unless it said so itself."""
+    # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
+    variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
+    ending = supervise(trainer_command(plan_file, plan), variables, plan.environment_defaults)
+    explain(ending, suspects=_suspects(facts))
+    return ending
+
+
+def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan, **more: Any) -> Path:
+    """Writes plan.json of a run, with `more` beside or in place of what a plan has, and returns its path."""
     file = run_dir / PLAN_FILE
-    data = {**plan_data(request, facts, plan, run_dir), "data_copy": copy}
+    data = {**plan_data(request, facts, plan, run_dir), **more}
     text = json.dumps(data, indent=1, default=str)
     file.write_text(text + "\n", encoding="utf-8")
     return file

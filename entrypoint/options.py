@@ -88,14 +88,22 @@ def parse(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], list[str
     Raises:
         UserError: an unknown flag, with the nearest known one, or a missing value.
     """
-    known = sorted(parser._option_string_actions)
-    respelled = [_respell(word, known) for word in argv]
-    given, unknown = parser.parse_known_args(respelled)
+    values, unknown = parse_known(parser, argv)
     if unknown:
-        raise _unknown(parser.prog, unknown[0], known)
-    values = vars(given)
+        raise _unknown(parser.prog, unknown[0], sorted(parser._option_string_actions))
     idle = [parser.idle[name] for name in values if name in parser.idle]
     return {name: value for name, value in values.items() if name not in parser.idle}, idle
+
+
+def parse_known(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the text given for each option that the parser knows, and all other words in their order.
+
+    Raises:
+        UserError: a missing value.
+    """
+    known = sorted(parser._option_string_actions)
+    given, others = parser.parse_known_args([_respell(word, known) for word in argv])
+    return vars(given), others
 
 
 def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> Any:

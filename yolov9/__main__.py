@@ -1,6 +1,6 @@
 """`python -m yolov9 PLAN.json`: does what a plan says; started by the entrypoint, once per rank.
 
-A plan is a JSON object with `command` (train, val or detect), `settings` (fields of the command's settings),
+A plan is a JSON object with `command` (train, val, detect or bench), `settings` (fields of the command's settings),
 `run_dir`, `request` (what the user typed: name -> value and source), which is only needed to resume, and `data_copy`
 (data.yaml of a copy of the data set on faster storage), when there is one.
 """
@@ -59,8 +59,12 @@ def _run(plan: dict[str, Any]) -> int:
         from yolov9.engine import detect
 
         return detect.run(_settings(DetectSettings, values), run_dir)
+    if command == "bench":
+        from yolov9.engine import bench
+
+        return bench.run(_settings(TrainSettings, values), bench.BenchPlan(**plan["bench"]), run_dir)
     raise UserError(
-        found=f"command {command!r} in the plan", needed="train, val or detect", remedy="make the plan anew"
+        found=f"command {command!r} in the plan", needed="train, val, detect or bench", remedy="make the plan anew"
     )
 
 

@@ -153,7 +153,7 @@ def test_p08_a_partial_copy_is_made_anew(
 ) -> None:
     with data_copy(str(data), str(target), environment) as copy:
         folder = Path(copy).parent
-        os.rename(folder, folder.with_name("kept"))
+        folder.rename(folder.with_name("kept"))
     kept = folder.with_name("kept")
     picture = next(kept.rglob("*.png"))
     if damage == "no marker":
@@ -162,7 +162,7 @@ def test_p08_a_partial_copy_is_made_anew(
         picture.write_bytes(picture.read_bytes()[:50])
     else:
         picture.unlink()
-    os.rename(kept, folder)
+    kept.rename(folder)
     with data_copy(str(data), str(target), environment) as copy:
         assert Path(copy).parent == folder
         assert len(index(copy, "train")) == 8

@@ -1,0 +1,11 @@
+"""`python benchmark_loader.py …` is the command `bench`: commands from articles run unchanged."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    # The folder of this file holds packages called data, model and config; they must not be found as such.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from entrypoint.cli import main
+
+    raise SystemExit(main(["bench", *sys.argv[1:]]))
