@@ -132,7 +132,8 @@ class TrainStep:
         # batches, rectangular batches and multi-scale would pay again and again.
         if self._searched is None:
             self._searched = images.shape
-        search = torch.backends.cudnn.flags(benchmark=images.shape == self._searched, allow_tf32=True)
+        # `enabled` has to be said: left out, this context switches cuDNN off, and a step takes five times as long.
+        search = torch.backends.cudnn.flags(enabled=True, benchmark=images.shape == self._searched, allow_tf32=True)
         with search:
             with self.precision.autocast(), recompute_activations() if self._recompute else nullcontext():
                 total, items = self.loss(self.model(images), targets)

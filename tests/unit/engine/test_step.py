@@ -1,14 +1,16 @@
 """The step itself: sums, faults, and batches on their way to the device."""
 
-from pathlib import Path
-
 import pytest
 import torch
+from torch import nn
 
 from yolov9.engine.device_batch import MultiScale, to_unit_range
 from yolov9.engine.early_stop import EarlyStop
-from yolov9.engine.precision import choose_precision, resolve_device
-from yolov9.engine.step import LossMeter
+from yolov9.engine.ema import ModelEma
+from yolov9.engine.flat import FlatParameters
+from yolov9.engine.optimizer import build_optimizer, group_parameters
+from yolov9.engine.precision import Precision, choose_precision, resolve_device
+from yolov9.engine.step import LossMeter, TrainStep
 from yolov9.errors import ExitCode, UserError
 
 CPU = torch.device("cpu")
@@ -85,16 +87,7 @@ def test_a_score_that_is_no_number_is_not_the_best() -> None:
     assert not stopper.record(1, float("nan"))
 
 
-def test_parameters_with_a_gradient_that_is_not_finite_stay(tmp_path: Path) -> None:
-    from torch import nn
-
-    from yolov9.engine.ema import ModelEma
-    from yolov9.engine.flat import FlatParameters
-    from yolov9.engine.optimizer import build_optimizer, group_parameters
-    from yolov9.engine.precision import Precision
-    from yolov9.engine.step import TrainStep
-
-    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2))
+def _step(model: nn.Module) -> TrainStep:
     groups = group_parameters(model)
     flat = FlatParameters([[p for _, p in group] for group in groups])
     optimizer = build_optimizer(groups, "SGD", lr=0.1, momentum=0.9, weight_decay=0.1)
@@ -102,7 +95,22 @@ def test_parameters_with_a_gradient_that_is_not_finite_stay(tmp_path: Path) -> N
     def loss(raw: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return (raw * targets).sum(), torch.ones(3)
 
-    step = TrainStep(model, loss, optimizer, ModelEma(model), Precision(CPU, torch.float32), flat)  # type: ignore[arg-type]  # a loss of one line
+    return TrainStep(model, loss, optimizer, ModelEma(model), Precision(CPU, torch.float32), flat)  # type: ignore[arg-type]  # a loss of one line
+
+
+def test_cudnn_is_on_and_searches_for_the_first_shape_only() -> None:
+    seen: list[tuple[bool, bool]] = []
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2))
+    model.register_forward_hook(lambda *_: seen.append((torch.backends.cudnn.enabled, torch.backends.cudnn.benchmark)))
+    step = _step(model)
+    for pictures in (2, 1, 2):
+        step.add_gradient(torch.rand(pictures, 3, 4, 4), torch.tensor(1.0))
+    assert seen == [(True, True), (True, False), (True, True)]
+
+
+def test_parameters_with_a_gradient_that_is_not_finite_stay() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2))
+    step = _step(model)
     images = torch.rand(1, 3, 4, 4)
     step.add_gradient(images, torch.tensor(1.0))
     step.update()
