@@ -24,7 +24,8 @@ import os, sys
 import zipfile
 import entrypoint.job, pynvml
 from yolov9.data import DatasetIndex, load_dataset_config
-b"x".decode("utf-8-sig")
+for encoding in ("utf-8-sig", "cp437"):
+    b"x".decode(encoding)
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(12345)

@@ -65,7 +65,7 @@ def test_p31_a_read_only_data_set_is_scanned_once_and_stays_as_it_is(
     done = as_user(BUILD_TWICE, str(read_only_set), str(cache))
     assert done.returncode == 0, done.stderr
     user = 12345 if os.getuid() == 0 else os.getuid()
-    assert done.stdout.strip() == f"{user} {[8, 0] if writable else [8, 8]}"
+    assert done.stdout.strip() == f"{user} {[8, 0] if writable else [8, 8]}", done.stderr
     assert fingerprint(read_only_set.parent) == before
     assert ("will be checked again" in done.stderr) != writable
     assert "Traceback" not in done.stderr
