@@ -1,7 +1,7 @@
 """Four optimisation steps against parity/optim/train-steps-yolov9-t.json."""
 
 import json
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +23,14 @@ PARAMETER_TOLERANCE = 1e-8
 EMA_TOLERANCE = 1e-6
 
 
-def deterministic(key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Weights by name and shape, as the fixtures' README defines them."""
-    if key.endswith("num_batches_tracked"):
-        return np.zeros(shape, np.int64)
-    if ".dfl" in key:
-        return np.arange(16, dtype=np.float32).reshape(shape)
-    n = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
-    if key.endswith("running_var"):
-        value = 1 + 0.1 * np.abs(n)
-    elif key.endswith("running_mean"):
-        value = 0.1 * n
-    elif len(shape) == 4:
-        value = n * np.sqrt(1.35 / np.prod(shape[1:]))
-    elif key.endswith("bn.weight"):
-        value = 1 + 0.1 * n
-    elif key.endswith("bn.bias"):
-        value = 0.5 + 0.1 * n
-    else:
-        value = 0.1 * n
-    return value.astype(np.float32)
-
-
 @pytest.fixture(scope="module")
 def fixture(parity_dir: Path) -> dict[str, Any]:
     return json.loads((parity_dir / "optim" / "train-steps-yolov9-t.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def steps(fixture: dict[str, Any]) -> list[dict[str, Any]]:
-    model = build_model(fixture["model"], nc=fixture["nc"])
-    model.load_state_dict(
-        {k: torch.from_numpy(deterministic(k, tuple(v.shape))) for k, v in model.state_dict().items()}
-    )
+def steps(fixture: dict[str, Any], fill_weights: Callable[..., nn.Module]) -> list[dict[str, Any]]:
+    model = fill_weights(build_model(fixture["model"], nc=fixture["nc"]))
     model.train()
     wanted = fixture["optimizer"]
     groups = group_parameters(model)

@@ -1,7 +1,6 @@
 """Small real videos and pictures for the prediction tests."""
 
 import logging
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from yolov9.logs import LOG
 from yolov9.model import build_model
@@ -61,22 +61,6 @@ def log_lines() -> Iterator[list[str]]:
     LOG.setLevel(level)
 
 
-def _draw_numbers(key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Weights that depend on name and shape only, as the parity fixtures make them."""
-    if key.endswith("num_batches_tracked"):
-        return np.zeros(shape, np.int64)
-    if ".dfl" in key:
-        return np.arange(16, dtype=np.float32).reshape(shape)
-    noise = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
-    if key.endswith("running_var"):
-        return (1 + 0.1 * np.abs(noise)).astype(np.float32)
-    if len(shape) == 4:
-        return (noise * np.sqrt(1.35 / np.prod(shape[1:]))).astype(np.float32)
-    if key.endswith("bn.weight"):
-        return (1 + 0.1 * noise).astype(np.float32)
-    return (0.1 * noise + (0.5 if key.endswith("bn.bias") else 0)).astype(np.float32)
-
-
 TINY_GRAPH = {
     "nc": 3,
     "depth_multiple": 1.0,
@@ -95,10 +79,10 @@ NAMES = ["RBC", "汽车", "../../escape"]
 
 
 @pytest.fixture(scope="session")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def weights(tmp_path_factory: pytest.TempPathFactory, fill_weights: Callable[..., nn.Module]) -> Path:
     """A checkpoint of a very small model with three classes whose weights are always the same."""
     model = build_model(TINY_GRAPH, nc=len(NAMES))
-    state = {key: torch.from_numpy(_draw_numbers(key, tuple(value.shape))) for key, value in model.state_dict().items()}
+    state = fill_weights(model).state_dict()
     for level in range(3):  # smaller boxes than chance would give, and objects of all three classes
         state[f"model.6.cv2.{level}.2.bias"] = -0.5 * torch.arange(16.0).repeat(4)
         weight = state[f"model.6.cv3.{level}.2.weight"]
