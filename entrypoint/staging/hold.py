@@ -61,10 +61,17 @@ def _fill(files: DataFiles, folder: Path) -> None:
 
 @contextmanager
 def _stop_is_interrupt() -> Iterator[None]:
-    """Without a handler SIGTERM would end this process at once, or not at all when it is process 1."""
+    """Without a handler SIGTERM would end this process at once, or not at all when it is process 1.
+
+    Only the first signal counts: a second one must not break off the removal of the copy.
+    """
+    heard = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        nonlocal heard
+        if not heard:
+            heard = True
+            raise KeyboardInterrupt
 
     with _handlers(interrupt):
         yield

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,29 @@ def test_results_are_those_of_the_original_and_the_copy_is_gone(run: Run, tmp_pa
     plan = json.loads((runs / "staged" / "plan.json").read_text())
     assert plan["data_copy"].startswith(str(tmp_path / "fast"))
     assert plan["settings"]["data"] == str(tiny_set), "a resumed run must find the original"
+
+
+def test_p08_a_stop_while_training_leaves_no_copy(
+    tmp_path: Path, tiny_set: Path, clean_environment: dict[str, str]
+) -> None:
+    words = ["train", "--data", str(tiny_set), *TINY, "--epochs", "1000", "--stage", str(tmp_path / "fast")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "entrypoint", *words],
+        cwd=tmp_path,
+        env=clean_environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "pictures found" in line:
+            break
+    assert len(list((tmp_path / "fast" / f"yolov9-stage-{os.getuid()}").iterdir())) == 2
+    process.terminate()
+    rest = process.communicate(timeout=120)[1]
+    assert process.returncode == 75, rest
+    assert "the copy is removed" in rest
+    assert not list((tmp_path / "fast" / f"yolov9-stage-{os.getuid()}").iterdir())
 
 
 def test_a_failed_training_leaves_no_copy_and_says_where_the_originals_are(

@@ -51,9 +51,11 @@ def survey(
 
 @pytest.fixture
 def plan(make_tree: MakeTree) -> Callable[..., Plan]:
-    def make(measured: StageSurvey | None, argv: str = "", memory_mib: int = 32 << 10) -> Plan:
+    def make(measured: StageSurvey | None, argv: str = "", memory_mib: int = 32 << 10, **given: Any) -> Plan:
         size = f"MemTotal: {memory_mib << 10} kB\nMemAvailable: {memory_mib << 10} kB\n"
-        facts: HostFacts = read_facts(make_tree({"proc/meminfo": size}, {"affinity": 2, "shm": {"size": 16 * GIB}}))
+        facts: HostFacts = read_facts(
+            make_tree({"proc/meminfo": size}, {"affinity": 2, "shm": {"size": 16 * GIB}, **given})
+        )
         words = f"--data x.yaml --cfg yolov9-t --img 64 --batch 1 {argv}".split()
         request = replace(make_request("train", words, variables={}), model="yolov9-t", staging=measured)
         return make_plan(facts, request)
@@ -98,6 +100,14 @@ def test_p08_a_memory_limit_counts_whatever_the_size_of_the_target(plan: MakePla
 def test_p08_some_of_shared_memory_stays_free(plan: MakePlan) -> None:
     assert plan(survey(place(free=368 * MIB))).value("stage") == "off"
     assert plan(survey(place(free=370 * MIB))).value("stage") == "/dev/shm"
+
+
+def test_p08_what_the_exchange_between_gpus_needs_of_shared_memory_stays_free(plan: MakePlan) -> None:
+    card = {"name": "NVIDIA A10G", "total": 24 * GIB, "free": 23 * GIB, "capability": [8, 6]}
+    both = {"gpus": [card, {**card, "index": 1}], "driver": "580.65", "wheel": {"torch": "2.14.1", "cuda": "13.0"}}
+    argv = "--device 0,1 --batch 2 --gpu-share 1"
+    assert plan(survey(place(free=370 * MIB)), argv, **both).value("stage") == "off"
+    assert plan(survey(place(free=434 * MIB)), argv, **both).value("stage") == "/dev/shm"
 
 
 def test_a_complete_copy_that_is_there_needs_no_space(plan: MakePlan) -> None:

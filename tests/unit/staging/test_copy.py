@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from entrypoint.staging import copy as copy_module
-from entrypoint.staging.files import DataFiles, StageError, find_files
+from entrypoint.staging.files import FORMAT, DataFiles, StageError, find_files
 from entrypoint.staging.hold import data_copy
 from entrypoint.staging.share import MARKER
 from yolov9.config.environment import Environment
@@ -147,7 +147,7 @@ def test_p08_a_stale_copy_is_not_used_and_goes_when_nobody_uses_it(
     assert left_in() == []
 
 
-@pytest.mark.parametrize("damage", ["no marker", "a file is cut", "a file is gone"])
+@pytest.mark.parametrize("damage", ["no marker", "another format", "a file is cut", "a file is gone"])
 def test_p08_a_partial_copy_is_made_anew(
     data: Path, target: Path, environment: Environment, find: Find, damage: str
 ) -> None:
@@ -158,6 +158,9 @@ def test_p08_a_partial_copy_is_made_anew(
     picture = next(kept.rglob("*.png"))
     if damage == "no marker":
         (kept / MARKER).unlink()
+    elif damage == "another format":
+        (kept / MARKER).write_text((kept / MARKER).read_text().replace(FORMAT, "yolov9-stage-0"))
+        (kept / "old").touch()
     elif damage == "a file is cut":
         picture.write_bytes(picture.read_bytes()[:50])
     else:
@@ -166,6 +169,7 @@ def test_p08_a_partial_copy_is_made_anew(
     with data_copy(str(data), str(target), environment) as copy:
         assert Path(copy).parent == folder
         assert len(index(copy, "train")) == 8
+        assert not (folder / "old").exists()
 
 
 def test_what_is_no_ordinary_file_is_refused(data: Path, find: Find) -> None:
