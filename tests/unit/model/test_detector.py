@@ -79,14 +79,25 @@ def test_half_model_decodes_in_float32(dual: DetectionModel, picture: torch.Tens
     assert prediction.dtype == torch.float32
 
 
-def test_anchors_of_a_shape_are_made_once(dual: DetectionModel, picture: torch.Tensor) -> None:
+def test_anchors_of_a_shape_are_made_once(tiny_graph: dict[str, Any]) -> None:
+    model = build_model(tiny_graph).eval()
     with torch.inference_mode():
-        maps = dual.main_maps(picture)
-        first = dual.head._anchors.get(maps)
-        second = dual.head._anchors.get(maps)
+        maps = model.main_maps(torch.zeros(1, 3, 64, 64))
+        first = model.head._anchors.get(maps)
+        second = model.head._anchors.get(maps)
     assert first[0] is second[0]
     assert not first[0].is_inference()
     assert first[0][:, :2].tolist() == [[0.5, 1.5], [0.5, 0.5]]
+
+
+def test_each_part_is_decoded_with_its_own_bins(picture: torch.Tensor) -> None:
+    model = build_model("yolov9-t", nc=2).eval()
+    with torch.no_grad():
+        aux, main = model(picture, with_aux=True)
+        model.model[-1].dfl2.conv.weight.mul_(2)
+        aux_after, main_after = model(picture, with_aux=True)
+    assert torch.equal(aux, aux_after)
+    torch.testing.assert_close(main_after[:, 2:4], 2 * main[:, 2:4])
 
 
 def test_anchor_cache_is_bounded(dual: DetectionModel) -> None:

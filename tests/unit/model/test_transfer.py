@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -107,6 +108,20 @@ def test_another_model_is_warned_about(
         report = transfer(model_of("gelan-s"), checkpoint_of(model_of("gelan-t")))
     assert len(report.mismatched) > len(report.loaded)
     assert "most tensors of gelan-t do not fit gelan-s" in caplog.text
+
+
+def test_rows_of_another_type_are_not_mixed_up(tiny_graph: dict[str, Any]) -> None:
+    """Rows 4 and 5 are of other types here, although some of their tensors have the same names."""
+    rows = tiny_graph["layers"]
+    rows[2:4] = [[-1, 1, "Conv", [32, 3, 1]], [-1, 1, "AConv", [64]]]
+    rows[4:9] = [[-1, 1, "ADown", [16]], [-1, 1, "ADown", [16]]]
+    rows[-1] = [[3, 4, 5], 1, "DDetect", ["nc"]]
+    single = build_model(tiny_graph)
+    checkpoint = Checkpoint(single.state_dict(), single.spec, None, None, "bare")
+    report = transfer(model_of("yolov9-t", nc=3), checkpoint)
+    assert "model.3.cv1.conv.weight" in report.loaded
+    assert "model.5.cv1.conv.weight" in report.missing
+    assert not any(name.startswith(("model.4.", "model.29.")) for name in report.loaded)
 
 
 def test_transfer_keeps_the_frozen_bins_frozen(checkpoint_of: Callable[..., Checkpoint]) -> None:
