@@ -55,7 +55,8 @@ demo: $(VENV)/ready ## train on a drawn data set (no GPU needed) and detect in o
 	$(PY) -m entrypoint train --cfg yolov9-t --img 160 --epochs 10 --batch 8 --optimisation-batch 8 --close-mosaic 3 \
 	    --cache ram --name demo --exist-ok
 	$(PY) -m entrypoint detect --weights $(DEMO_RUN)/weights/best.pt --img 160 --name demo --exist-ok \
-	    --source "$$(find $(DEMO_CACHE) -path '*val*' -name '*.jpg' -o -path '*val*' -name '*.png' | sort | sed -n 1p)"
+	    --source "$$(ls -t $(DEMO_CACHE)/datasets/*/images/val/0000.jpg | sed -n 1p)"
+	@echo 'Annotated picture: $(CURDIR)/runs/detect/demo/0000.jpg'
 
 .PHONY: test
 test: $(VENV)/ready ## run the tests; says which ones this machine cannot run, and why
