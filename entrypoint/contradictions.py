@@ -1,7 +1,10 @@
 """Options that cannot be, contradict each other or have nothing left to do: refused, or said in one line."""
 
 import math
+import os
 from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
 
 from entrypoint.request import JobRequest
 from yolov9.config.settings import PredictSettings, TrainSettings
@@ -9,6 +12,20 @@ from yolov9.errors import UserError
 
 STRIDE = 32
 """Deepest feature map of every YOLOv9 model: one cell per 32 pixels."""
+LONGEST_NAME = 240
+"""Bytes; file systems take 255, and a number may be appended."""
+HIGHEST = {
+    "imgsz": 16384,
+    "epochs": 1_000_000,
+    "prefetch": 1024,
+    "batch_size": 65536,
+    "optimisation_batch": 1_000_000,
+    "accumulate": 65536,
+    "jobs": 1024,
+    "max_det": 100_000,
+    "seed": 2**63 - 1,
+}
+"""More than anybody needs, so a slip of the finger; a seed is a signed number of 64 bits."""
 
 
 def check_request(request: JobRequest) -> tuple[str, ...]:
@@ -17,7 +34,7 @@ def check_request(request: JobRequest) -> tuple[str, ...]:
     Raises:
         UserError: values out of range, or options of which none can give way.
     """
-    for problem in (*_ranges(request), *_impossible(request)):
+    for problem in (*_ranges(request), *_bad_name(request), *_impossible(request)):
         raise problem
     return tuple(_settled(request))
 
@@ -30,12 +47,16 @@ def rounded_size(imgsz: int) -> int:
 def _ranges(request: JobRequest) -> Iterator[UserError]:
     lowest = {"imgsz": STRIDE, "workers": 0, "jobs": 1}
     lowest |= {"epochs": 1, "close_mosaic": 0, "patience": 0, "optimisation_batch": 1, "accumulate": 1}
-    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0, "prefetch": 1}
+    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0, "prefetch": 1, "seed": 0}
     values = {**vars(request.job), **vars(request.settings)}
     for name, low in lowest.items():
         value = values.get(name)
         if value is not None and value < low:
             yield _out_of_range(request, name, f"a whole number from {low} up")
+    for name, high in HIGHEST.items():
+        value = values.get(name)
+        if value is not None and value > high:
+            yield _out_of_range(request, name, f"a whole number of at most {high}")
     batch = values.get("batch_size")
     if batch is not None and batch < 1 and batch != -1:
         yield _out_of_range(request, "batch_size", "a whole number from 1 up, or -1 for what the memory allows")
@@ -43,6 +64,34 @@ def _ranges(request: JobRequest) -> Iterator[UserError]:
         value = values.get(name)
         if (value is not None and not 0 <= value <= 1) or (name == "gpu_share" and value == 0):
             yield _out_of_range(request, name, "a number from 0 to 1" if name != "gpu_share" else "above 0, at most 1")
+
+    yield from _bad_lists(request, values)
+
+
+def _bad_lists(request: JobRequest, values: dict[str, Any]) -> Iterator[UserError]:
+    for name in ("freeze", "classes"):
+        if any(number < 0 for number in values.get(name) or ()):
+            yield _out_of_range(request, name, "whole numbers from 0 up")
+    period = values.get("save_period")
+    if period is not None and period < 1 and period not in (0, -1):
+        yield _out_of_range(request, "save_period", "a whole number from 1 up, or -1 for never")
+
+
+def _bad_name(request: JobRequest) -> Iterator[UserError]:
+    """Without this, `--name ..` makes a folder `..2`, and `--name ""` a folder `2`."""
+    path = PurePath(request.settings.name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in request.settings.name:
+        yield UserError(
+            found=f"{request.source('name')}: {request.settings.name!r} is no name of a folder",
+            needed="a name inside --project",
+            remedy="--project FOLDER --name NAME",
+        )
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        yield UserError(
+            found=f"--name of {len(request.settings.name)} characters",
+            needed=f"at most {LONGEST_NAME} bytes, so that a number and file names fit behind it",
+            remedy="a shorter --name",
+        )
 
 
 def _out_of_range(request: JobRequest, name: str, needed: str) -> UserError:

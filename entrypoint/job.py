@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yolov9
+from entrypoint.contradictions import check_request
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
@@ -64,6 +65,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
 def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) -> tuple[JobRequest, Path | None]:
     """Returns the merged request with its inputs found, and the folder of the run that goes on, if any."""
     request = make_request(command, argv, report=report)
+    check_request(request)
     wanted = getattr(request.settings, "resume", "")
     if not wanted:
         return resolve_inputs(request), None

@@ -203,6 +203,8 @@ def _typed(name: str, field: Field[Any], kind: Any, raw: Any) -> Any:
         return [int(str(word)) for word in words]
     if raw is None:
         return default_of(field)
+    if isinstance(raw, (list, dict)):
+        raise TypeError(raw)
     return base(raw if base is float else str(raw))
 
 

@@ -189,6 +189,8 @@ def _from_yaml(file: str, known: Mapping[str, Any]) -> dict[str, tuple[Any, str]
         if name is None:
             near = nearest(str(word), spelled)
             raise _bad_yaml(file, f"unknown name {word!r}" + (f"; the nearest is {near}" if near else ""))
+        if name == "config":
+            raise _bad_yaml(file, f"{word!r} inside of it would not be read")
         values[name] = (raw, f"{file} {word}")
     return values
 

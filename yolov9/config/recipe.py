@@ -1,5 +1,6 @@
 """Training recipe: the hyper-parameters of optimisation and augmentation that people keep in `hyp.*.yaml` files."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ from yolov9.errors import ExitCode, UserError
 RECIPES_DIR = Path(__file__).parent / "recipes"
 WITHOUT_EFFECT = ("box", "cls", "dfl", "obj", "obj_pw", "iou_t", "anchor_t", "label_smoothing")
 """Names that recipe files hold and that change nothing in a YOLOv9 loss (fixed gains, no anchors, no objectness)."""
+
+_RANGES = {
+    **dict.fromkeys(("flipud", "fliplr", "mosaic", "mixup", "copy_paste"), (0.0, 1.0)),
+    **dict.fromkeys(("momentum", "warmup_momentum"), (0.0, 0.9999)),
+    **dict.fromkeys(("lr0", "lrf"), (1e-12, math.inf)),
+    "scale": (0.0, 0.999),
+    "perspective": (0.0, 0.001),
+}
+"""Lowest and highest value by name; all others are from 0 up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +73,10 @@ class Recipe:
     """Share of polygon objects that are copied and mirrored onto the picture."""
 
     def __post_init__(self) -> None:
-        for name in ("flipud", "fliplr", "mosaic", "mixup", "copy_paste"):
-            _in_range(name, getattr(self, name), 0.0, 1.0)
-        for name in ("hsv_h", "hsv_s", "hsv_v", "translate", "degrees", "shear", "fl_gamma", "cls_pw", "weight_decay"):
-            _in_range(name, getattr(self, name), 0.0, float("inf"))
-        _in_range("scale", self.scale, 0.0, 0.999)
-        _in_range("perspective", self.perspective, 0.0, 0.001)
-        for name in ("lr0", "lrf"):
-            _in_range(name, getattr(self, name), 1e-12, float("inf"))
+        for name, value in self.as_dict().items():
+            low, high = _RANGES.get(name, (0.0, math.inf))
+            if not (low <= value <= high and math.isfinite(value)):
+                raise _bad("values", f"{name} = {value} is outside {low} … {high}")
 
     def as_dict(self) -> dict[str, float]:
         """Returns the recipe as plain numbers, as stored in checkpoints and in `hyp.yaml` of a run."""
@@ -106,10 +112,11 @@ def recipe_from_dict(content: dict[Any, Any], source: Path | str) -> Recipe:
             continue
         if name not in known:
             raise _bad(source, f"unknown name {name!r}; known names are {', '.join(sorted(known))}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            raise _bad(source, f"{name}: {value!r} is not a number")
-        values[name] = float(value)
-    return Recipe(**values)
+        values[name] = _number(name, value, source)
+    try:
+        return Recipe(**values)
+    except UserError as error:
+        raise _bad(source, error.found.partition(": ")[2]) from None
 
 
 def recipe_names() -> list[str]:
@@ -141,6 +148,12 @@ def _bad(source: Path | str, what: str) -> UserError:
     )
 
 
-def _in_range(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise _bad("values", f"{name} = {value} is outside {low} … {high}")
+def _number(name: str, value: Any, source: Path | str) -> float:
+    """YAML takes `1e-2`, without a point, for text; here it is the number that was meant."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise _bad(source, f"{name}: {value!r} is not a number")
+    return number

@@ -53,12 +53,22 @@ def freeze_layers(model: nn.Module, freeze: list[int]) -> int:
 
     Returns:
         Number of frozen tensors.
+
+    Raises:
+        UserError: nothing would be left to train.
     """
     layers = freeze if len(freeze) > 1 else range(freeze[0] if freeze else 0)
     prefixes = tuple(f"model.{layer}." for layer in layers)
     frozen = [parameter for name, parameter in model.named_parameters() if prefixes and name.startswith(prefixes)]
     for parameter in frozen:
         parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        last = max(int(name.split(".")[1]) for name, _ in model.named_parameters())
+        raise UserError(
+            found=f"--freeze {' '.join(map(str, freeze))}: all layers of the model, which are 0 to {last}",
+            needed="at least one layer that is trained",
+            remedy=f"--freeze {last} trains the head alone; --freeze 0 trains everything",
+        )
     if frozen:
         LOG.info("frozen: %d tensors of layers %s", len(frozen), ", ".join(map(str, layers)))
     return len(frozen)

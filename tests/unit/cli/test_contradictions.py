@@ -57,12 +57,39 @@ def test_the_plain_article_command_has_nothing_to_explain() -> None:
         "--jobs 0",
         "--cos-lr --fixed-lr",
         "--batch 16 --accumulate 2 --optimisation-batch 64",
+        "--img 1000000",
+        "--epochs 99999999999999999999",
+        "--prefetch 100000000",
+        "--batch 1000000000",
+        "--seed -1",
+        "--seed 99999999999999999999",
+        "--freeze -1",
+        "--save-period -7",
+        "--name ..",
+        "--name ../elsewhere",
+        "--name /abs",
+        f"--name {'x' * 300}",
     ],
 )
 def test_what_cannot_be_is_refused_with_the_option_named(argv: str) -> None:
     with pytest.raises(UserError) as caught:
         lines(argv)
     assert argv.split()[0] in caught.value.found
+
+
+def test_an_empty_name_is_refused() -> None:
+    with pytest.raises(UserError, match="no name of a folder"):
+        check_request(make_request("train", ["--name", ""], variables={}))
+
+
+def test_a_name_in_a_folder_below_and_in_any_script_is_fine() -> None:
+    assert lines("--name tests/größe-測試") == ""
+
+
+@pytest.mark.parametrize("argv", ["--classes -1"])
+def test_class_numbers_below_zero_are_refused(argv: str) -> None:
+    with pytest.raises(UserError, match="--classes"):
+        lines(argv, "detect")
 
 
 def test_batch_minus_one_is_automatic() -> None:

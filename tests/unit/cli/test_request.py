@@ -112,3 +112,11 @@ def test_a_variable_that_must_be_a_number_is_named() -> None:
 @pytest.mark.parametrize(("word", "near"), [("trian", "train"), ("zzz", None)])
 def test_nearest_word(word: str, near: str | None) -> None:
     assert nearest(word, ["train", "val"]) == near
+
+
+@pytest.mark.parametrize("text", ["data: {a: b}", "name: [a, b]", "config: other.yaml"])
+def test_yaml_with_a_structure_or_another_file_in_it_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=text.partition(":")[0]):
+        train(["--config", str(file)])
