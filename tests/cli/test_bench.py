@@ -3,7 +3,8 @@
 import csv
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -27,6 +28,18 @@ def tiny_set(tmp_path: Path) -> Path:
     file = tmp_path / "tiny" / "data.yaml"
     file.write_text("train: images/train\nval: images/val\nnames: [a]\n")
     return file
+
+
+@contextmanager
+def started(*words: str, cwd: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A command that is running; ended with the test, whatever happens."""
+    command = [sys.executable, "-m", "entrypoint", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_sweep_leaves_a_table_a_picture_and_a_setting(run: Run, tmp_path: Path, tiny_set: Path) -> None:
@@ -97,19 +110,13 @@ def test_a_stop_ends_it_with_what_was_measured(
 ) -> None:
     words = ["bench", "--data", str(tiny_set), *SMALL, "--seconds", "600", "--workers", *"12345678"]
     # More than a second a pair: the stop comes long before the end.
-    process = subprocess.Popen(
-        [sys.executable, "-m", "entrypoint", *words, "--batch", *map(str, range(1, 60))],
-        cwd=tmp_path,
-        env=clean_environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "workers 1, batch 1:" in line:
-            break
-    process.terminate()
-    output, _ = process.communicate(timeout=60)
+    words += ["--batch", *map(str, range(1, 60))]
+    with started(*words, cwd=tmp_path, env=clean_environment) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "workers 1, batch 1:" in line:
+                break
+        process.terminate()
+        output, _ = process.communicate(timeout=200)
     assert process.returncode == 75
     assert output.splitlines()[-1].startswith("use:")

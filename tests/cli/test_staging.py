@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -36,6 +37,18 @@ def results(run_dir: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+@contextmanager
+def started(*words: str, cwd: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A command that is running; ended with the test, whatever happens."""
+    command = [sys.executable, "-m", "entrypoint", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_results_are_those_of_the_original_and_the_copy_is_gone(run: Run, tmp_path: Path, tiny_set: Path) -> None:
     words = ("train", "--data", str(tiny_set), *TINY, "--epochs", "1")
     (tmp_path / "fast").mkdir()
@@ -56,20 +69,14 @@ def test_p08_a_stop_while_training_leaves_no_copy(
     tmp_path: Path, tiny_set: Path, clean_environment: dict[str, str]
 ) -> None:
     words = ["train", "--data", str(tiny_set), *TINY, "--epochs", "1000", "--stage", str(tmp_path / "fast")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "entrypoint", *words],
-        cwd=tmp_path,
-        env=clean_environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "pictures found" in line:
-            break
-    assert len(list((tmp_path / "fast" / f"yolov9-stage-{os.getuid()}").iterdir())) == 2
-    process.terminate()
-    rest = process.communicate(timeout=120)[1]
+    with started(*words, cwd=tmp_path, env=clean_environment) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "pictures found" in line:
+                break
+        assert len(list((tmp_path / "fast" / f"yolov9-stage-{os.getuid()}").iterdir())) == 2
+        process.terminate()
+        rest = process.communicate(timeout=200)[1]
     assert process.returncode == 75, rest
     assert "the copy is removed" in rest
     assert not list((tmp_path / "fast" / f"yolov9-stage-{os.getuid()}").iterdir())
