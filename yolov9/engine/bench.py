@@ -69,6 +69,8 @@ def run(settings: TrainSettings, plan: BenchPlan, run_dir: Path) -> ExitCode:
     rows: list[Measured] = []
     with StopRequest() as stop, side_stream(device):
         for number, batch in enumerate(plan.batches):
+            if stop.requested:
+                break
             context = _context(settings, plan, batch, run_dir, device)
             left = len(plan.batches) - number
             share = _Share(deadline, left * len(plan.workers), stop)
