@@ -65,6 +65,17 @@ def check_any_label(used: list[ScannedPicture], sources: tuple[Path, ...], split
     )
 
 
+def check_enough(used: list[ScannedPicture], enough: list[ScannedPicture], split: str, min_items: int) -> None:
+    """Stops when --min-items leaves no picture."""
+    if used and not enough:
+        most = max(len(picture.labels) for picture in used)
+        raise DataError(
+            found=f"--min-items {min_items} leaves none of the {len(used)} pictures of {split!r}",
+            needed=f"at most {most}, the objects of the picture that has most",
+            remedy=f"--min-items {most} or less",
+        )
+
+
 def check_class_numbers(used: list[ScannedPicture], config: DatasetConfig) -> None:
     """Stops when a class number is not below the number of classes."""
     labels = [picture.labels for picture in used if len(picture.labels)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from yolov9.data.checks import check_any_label, check_class_numbers, check_label_files, check_pictures
+from yolov9.data.checks import check_any_label, check_class_numbers, check_enough, check_label_files, check_pictures
 from yolov9.data.dataset_config import DatasetConfig
 from yolov9.data.flat import join_bytes, join_rows, offsets_of
 from yolov9.data.listing import list_pictures
@@ -118,6 +118,7 @@ class DatasetIndex:
         if not single_cls:
             check_class_numbers(used, config)
         enough = [picture for picture in used if len(picture.labels) >= min_items]
+        check_enough(used, enough, split, min_items)
         names = (SINGLE_CLASS_NAME,) if single_cls and config.nc != 1 else config.names
         index = cls._assemble(enough, names, single_cls=single_cls)
         summary = _summarise(split, scanned, enough, index, min_items)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from yolov9 import __version__
 from yolov9.engine.atomic_file import previous_of, write_atomically
-from yolov9.errors import UserError
+from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
 
 FORMAT = "yolov9-checkpoint-1"
@@ -111,7 +111,8 @@ def read_training_checkpoint(path: Path) -> dict[str, Any]:
     """Reads a checkpoint that a run can be resumed from, after comparing every part of the file with its checksum.
 
     Raises:
-        UserError: damaged, not a checkpoint of this program, or one without a training state.
+        DataError: damaged, or not a checkpoint of this program.
+        UserError: one without a training state.
     """
     reason = _damage(path)
     if reason is None:
@@ -121,12 +122,15 @@ def read_training_checkpoint(path: Path) -> dict[str, Any]:
             reason = f"not readable ({str(error).splitlines()[0]})"
     if reason is None and not (isinstance(content, dict) and content.get("format") == FORMAT):
         reason = "not a checkpoint of this program"
-    if reason is None and not content.get("training"):
-        reason = "holds weights only, no training state (best.pt is made for detection)"
+    needed = "a last.pt that this program wrote during training"
     if reason is not None:
+        best = path.with_name(BEST)
+        fresh = f"--weights {best}" if best != path and best.exists() else "without --resume"
+        raise DataError(f"{path}: {reason}", needed, f"--resume with the last.pt of another run, or a new run: {fresh}")
+    if not content.get("training"):
         raise UserError(
-            found=f"{path}: {reason}",
-            needed="a last.pt that this program wrote during training",
+            found=f"{path}: holds weights only, no training state (best.pt is made for detection)",
+            needed=needed,
             remedy=f"--resume RUN/weights/{LAST}, or --weights {path} to start a new run from these weights",
         )
     return dict(content)

@@ -58,6 +58,12 @@ def test_pictures_with_too_few_objects_are_left_out_and_counted(make_set):
     assert summary.left_out == {"fewer than 2 objects": 2}
 
 
+def test_a_minimum_that_no_picture_reaches_is_refused_with_the_highest_that_one_does(make_set):
+    with pytest.raises(DataError, match="leaves none of the 2 pictures") as caught:
+        _build(make_set({"a": BOX + POLYGON, "b": BOX}), min_items=3)
+    assert caught.value.remedy.startswith("--min-items 2")
+
+
 def test_summary_counts_backgrounds_and_objects_by_class(make_set):
     summary = _build(make_set({"a": BOX + POLYGON, "b": "", "c": None})).summary
     assert (summary.backgrounds, summary.labels_missing) == (2, 1)

@@ -21,7 +21,7 @@ from yolov9.engine.checkpoint import (
 )
 from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
 from yolov9.engine.host_copy import all_finite, copy_to_host
-from yolov9.errors import UserError
+from yolov9.errors import DataError, UserError
 
 FACTS = ModelFacts({"layers": []}, "tiny", ["a", "b"])
 
@@ -112,6 +112,16 @@ def test_a_damaged_file_is_found_and_the_one_before_is_taken(tmp_path: Path, dam
     found, loaded = newest_loadable(tmp_path)
     assert found == previous_of(path)
     assert float(loaded["model"]["weight"][0]) == 1
+
+
+def test_a_damaged_file_without_one_before_names_best_pt_and_never_itself(tmp_path: Path) -> None:
+    last, best = tmp_path / "last.pt", tmp_path / "best.pt"
+    last.write_bytes(b"cut off")
+    best.touch()
+    with pytest.raises(DataError, match="damaged") as caught:
+        newest_loadable(last)
+    assert str(best) in caught.value.remedy
+    assert f"--weights {last}" not in caught.value.remedy
 
 
 def test_a_file_for_detection_cannot_be_resumed(tmp_path: Path) -> None:
