@@ -17,12 +17,13 @@ from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import find_run, resumed_options
-from entrypoint.rundir import check_writable, make_run_dir
+from entrypoint.rundir import check_writable, make_run_dir, not_writable
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
 from entrypoint.table import GIVES_WAY, plan_table
 from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import TrainSettings
+from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
 
@@ -43,6 +44,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
     else:
         check_writable(run_dir)
+    former = _text_of(run_dir / PLAN_FILE)
     try:
         facts, plan = plan_job(request, clean=True)
     except BaseException:
@@ -58,6 +60,8 @@ def run_job(command: str, argv: Sequence[str]) -> int:
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
             Path(copy).parent,
         )
+    if former and ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA):
+        write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
     say_resumable(ending, str(run_dir))
     return ending.exit_code
 
@@ -129,7 +133,10 @@ def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan,
     file = run_dir / PLAN_FILE
     data = {**plan_data(request, facts, plan, run_dir), **more}
     text = json.dumps(data, indent=1, default=str)
-    file.write_text(text + "\n", encoding="utf-8")
+    try:
+        write_text_atomically(file, text + "\n")
+    except OSError as error:
+        raise not_writable(run_dir, error) from None
     return file
 
 
@@ -155,6 +162,10 @@ def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str
 def _python_path() -> str:
     former = read_environment().python_path
     return f"{CODE_DIR}:{former}" if former else str(CODE_DIR)
+
+
+def _text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _remove_if_empty(run_dir: Path) -> None:

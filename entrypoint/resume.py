@@ -8,6 +8,8 @@ from yolov9.errors import UserError
 
 OF_THIS_START = frozenset({"resume", "project", "name", "exist_ok", "config", "strict", "quiet"})
 """Options that belong to one start of a run, not to the run."""
+RESUMED = "resumed run"
+"""How the source of an option begins that was given when the run was first started."""
 
 
 def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
@@ -39,7 +41,7 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
     try:
         given = json.loads(file.read_text(encoding="utf-8"))["request"]
         return {
-            name: Source(value=entry["value"], source=f"resumed run, {entry['source']}")
+            name: Source(value=entry["value"], source=f"{RESUMED}, {str(entry['source']).removeprefix(f'{RESUMED}, ')}")
             for name, entry in given.items()
             if name not in OF_THIS_START
         }

@@ -95,3 +95,14 @@ def test_p17_a_stopped_run_is_resumable_and_ends(run: Run, tmp_path: Path, long_
     done = run("train", "--resume", "--epochs", str(target), timeout_s=200)
     assert done.returncode == 0, done.stderr
     assert epochs(run_dir) == list(range(target))
+
+
+def test_a_refused_resumption_leaves_the_plan_of_the_run_as_it_was(run: Run, tmp_path: Path) -> None:
+    weights = tmp_path / "runs" / "train" / "exp" / "weights"
+    weights.mkdir(parents=True)
+    (weights / "last.pt").write_bytes(b"cut off")
+    plan = weights.parent / "plan.json"
+    plan.write_text('{"request": {}}')
+    done = run("train", "--resume", "--epochs", "9", "--cfg", "gelan-t", "--img", "64", "--device", "cpu")
+    assert done.returncode == 65, done.stderr
+    assert plan.read_text() == '{"request": {}}'

@@ -83,6 +83,12 @@ def test_resume_takes_the_newest_run_and_what_it_was_asked_to_do(tmp_path: Path)
     assert options["epochs"].source == "resumed run, --epochs 9"
 
 
+def test_the_source_of_an_option_stays_short_after_several_resumptions(tmp_path: Path) -> None:
+    given = {"epochs": {"value": 9, "source": "resumed run, --epochs 9"}}
+    (tmp_path / "plan.json").write_text(json.dumps({"request": given}))
+    assert resumed_options(tmp_path)["epochs"].source == "resumed run, --epochs 9"
+
+
 @pytest.mark.parametrize("wanted", ["auto", "nowhere/last.pt"])
 def test_nothing_to_resume(tmp_path: Path, wanted: str) -> None:
     with pytest.raises(UserError, match=r"last\.pt"):
