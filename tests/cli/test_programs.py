@@ -127,4 +127,4 @@ def test_the_article_command_is_understood(run: Run, tmp_path: Path) -> None:
 
 def test_the_log_of_a_refused_job_comes_with_time_and_offset(run: Run) -> None:
     line = run("train", "--device", "0").stderr.splitlines()[0]
-    time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z")
+    assert time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z").tm_year >= 2024

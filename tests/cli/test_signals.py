@@ -125,7 +125,7 @@ def test_a_trainer_whose_supervisor_is_killed_saves_and_ends(start: Start) -> No
     process = start(PATIENT)
     wait_for(process, "ready")
     process.kill()
-    wait_for(process, "saved after SIGTERM")
+    assert "saved after SIGTERM" in wait_for(process, "saved after SIGTERM")
 
 
 def test_a_signal_before_the_trainer_is_ready_is_not_lost(start: Start) -> None:

@@ -1,6 +1,7 @@
 """Detection heads: raw maps of each level, and their decoding to boxes and class scores."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -82,7 +83,7 @@ def _raw_maps(features: Sequence[Tensor], boxes: nn.ModuleList, classes: nn.Modu
     return [torch.cat((b(x), c(x)), 1) for x, b, c in zip(features, boxes, classes, strict=True)]
 
 
-class DetectionHead(nn.Module):
+class DetectionHead(nn.Module, ABC):
     """What both heads share: strides, first biases, decoding.
 
     Args:
@@ -104,9 +105,9 @@ class DetectionHead(nn.Module):
             nn.init.constant_(_last_bias(box), 1.0)
             nn.init.constant_(_last_bias(cls), math.log(EXPECTED_OBJECTS / self.nc / cells))
 
+    @abstractmethod
     def main_maps(self, features: Sequence[Tensor]) -> RawMaps:
         """Raw maps of the part that predictions are taken from, from its features of each level."""
-        raise NotImplementedError
 
     def decode(self, maps: RawMaps, *, aux: bool = False) -> Tensor:
         """Raw maps -> B x (4 + nc) x N float32: centre x, centre y, width, height in pixels, class probabilities.
@@ -128,8 +129,9 @@ class DetectionHead(nn.Module):
             if isinstance(module, BinExpectation):
                 module.requires_grad_(False)
 
+    @abstractmethod
     def _expectation(self, aux: bool) -> BinExpectation:
-        raise NotImplementedError
+        """The bin numbers of one part."""
 
 
 class DDetect(DetectionHead):

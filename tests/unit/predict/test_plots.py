@@ -47,14 +47,14 @@ def test_curves_with_names_that_mean_something_to_matplotlib(count: int, tmp_pat
 @pytest.mark.parametrize("count", [1, 6, 80])
 def test_confusion_matrix_of_any_size(count: int, tmp_path: Path):
     names = (ODD_NAMES + [f"c{k}" for k in range(80)])[:count]
-    _size(plots.draw_confusion(np.eye(count + 1) * 9, names, tmp_path / "confusion_matrix.png"))
+    assert min(_size(plots.draw_confusion(np.eye(count + 1) * 9, names, tmp_path / "confusion_matrix.png"))) > 100
 
 
 @pytest.mark.parametrize("count", [0, 200])
 def test_labels_summary(count: int, tmp_path: Path):
     rng = np.random.default_rng(0)
     labels = np.concatenate([rng.integers(0, 6, (count, 1)), rng.random((count, 4))], 1)
-    _size(plots.draw_labels(labels, ODD_NAMES, tmp_path / "labels.jpg"))
+    assert min(_size(plots.draw_labels(labels, ODD_NAMES, tmp_path / "labels.jpg"))) > 100
 
 
 def test_targets_are_drawn_on_the_picture_they_belong_to(tmp_path: Path):

@@ -149,6 +149,7 @@ def test_sweeping_removes_what_no_job_uses(start: Start, target: Path, left_in: 
 
 def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path: Path) -> None:
     sweep(tmp_path / "none", keep="")
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_manifest_lists_path_size_and_time(find: Callable[[], DataFiles], data: Path) -> None:
