@@ -84,6 +84,9 @@ def explain(ending: Ending, *, suspects: Sequence[str] = ()) -> None:
     if ending.signal_number is None:
         return
     name = signal.Signals(ending.signal_number).name
+    if ending.stop_requested and ending.signal_number in (signal.SIGTERM, signal.SIGINT):
+        LOG.warning("ended on request (%s) where there was nothing to save", name)
+        return
     LOG.error("the trainer was ended by signal %d (%s)", ending.signal_number, name)
     if ending.signal_number == signal.SIGKILL:
         _explain_kill(ending)

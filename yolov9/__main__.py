@@ -6,6 +6,7 @@ A plan is a JSON object with `command` (train, val, detect or bench), `settings`
 """
 
 import json
+import signal
 import sys
 from collections.abc import Collection
 from dataclasses import fields
@@ -101,4 +102,6 @@ def _given(plan: dict[str, Any]) -> Collection[str] | None:
 
 
 if __name__ == "__main__":
+    # Ctrl-C where nothing is to be saved yet ends the process without a traceback; a training takes the signal over.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

@@ -135,3 +135,17 @@ def test_a_signal_before_the_trainer_is_ready_is_not_lost(start: Start) -> None:
         os.sched_yield()
     process.send_signal(signal.SIGTERM)
     assert wait_for(process, "END").split()[1] == str(128 + signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_before_there_is_anything_to_save_is_no_error(start: Start, number: signal.Signals) -> None:
+    process = start(
+        f"import signal; signal.signal({number:d}, signal.SIG_DFL); print('ready', flush=True); signal.pause()"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    output = process.stdout.read()
+    assert f"ended on request ({number.name})" in output
+    assert "ERROR" not in output
+    assert process.wait() == 128 + number

@@ -1,6 +1,7 @@
 """`python -m yolov9 PLAN.json` as a process: exit codes, signals, what it prints."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -78,3 +79,13 @@ def test_a_plan_that_is_none_is_a_user_error(tmp_path: Path) -> None:
     code, output = run(tmp_path / "plan.json")
     assert code == 2
     assert "Traceback" not in output
+
+
+def test_ctrl_c_before_the_training_ends_the_process_without_a_traceback(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    os.mkfifo(plan)
+    process = subprocess.Popen([sys.executable, "-m", "yolov9", str(plan)], stderr=subprocess.PIPE, text=True)
+    with plan.open("w"):  # Opens as soon as the process waits for its plan.
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == -signal.SIGINT
