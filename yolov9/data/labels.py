@@ -8,6 +8,7 @@ is refused as a whole, because its picture would then teach that its objects are
 import codecs
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,15 @@ class _RowError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.whole_file = whole_file
+
+
+def read_labels(path: str | Path) -> ParsedLabels:
+    """Reads a label file; see `parse_labels`.
+
+    Raises:
+        OSError: it cannot be read; FileNotFoundError when it is not there, which means a picture without objects.
+    """
+    return parse_labels(Path(path).read_bytes())
 
 
 def parse_labels(data: bytes) -> ParsedLabels:

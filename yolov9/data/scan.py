@@ -10,7 +10,7 @@ import numpy as np
 
 from yolov9.data.image_check import check_image
 from yolov9.data.images import ImageError
-from yolov9.data.labels import Floats, RowProblem, parse_labels
+from yolov9.data.labels import Floats, RowProblem, read_labels
 from yolov9.data.listing import label_path_of
 from yolov9.data.summary import Problem
 from yolov9.logs import LOG
@@ -90,14 +90,13 @@ def scan_picture(path: str, known: ImageFacts | None) -> ScannedPicture:
     problems = [Problem(path, facts.note, "used")] if facts.note else []
     label_path = label_path_of(path)
     try:
-        data = Path(label_path).read_bytes()
+        parsed = read_labels(label_path)
     except FileNotFoundError:
         return ScannedPicture(path, facts, _NO_LABELS, [], False, "", tuple(problems))
     except OSError as error:
         reason = f"label file cannot be read ({error.strerror})"
         problems.append(Problem(label_path, reason, _PICTURE_LEFT_OUT))
         return ScannedPicture(path, facts, _NO_LABELS, [], True, reason, tuple(problems))
-    parsed = parse_labels(data)
     problems += _label_problems(label_path, parsed.problems)
     return ScannedPicture(path, facts, parsed.labels, parsed.segments, True, parsed.refused, tuple(problems))
 

@@ -1,10 +1,13 @@
 """Label rows: variants that are read as normal, rows that are left out, files that are refused."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yolov9.data import read_labels
 from yolov9.data.labels import parse_labels
 
 GOOD = "0 0.5 0.5 0.2 0.2"
@@ -117,3 +120,11 @@ def test_written_boxes_are_read_back_exactly(rows):
     text = "\n".join(" ".join(repr(value) for value in row) for row in rows)
     expected = np.array(rows, np.float32).reshape(-1, 5)
     np.testing.assert_array_equal(parse_labels(text.encode()).labels, expected)
+
+
+def test_a_label_file_is_read_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "größe 写真.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode() + b"\r\n")
+    assert np.array_equal(read_labels(path).labels, parse_labels(GOOD.encode()).labels)
+    with pytest.raises(FileNotFoundError):
+        read_labels(tmp_path / "none.txt")
