@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import cv2
@@ -26,13 +27,17 @@ def kill_one(pids, turn):
 
 
 def wait_until_gone(pids):
-    """Waits for the end of processes that are not our children, by their pidfd."""
+    """Waits until processes that are not our children have ended (by their pidfd) and their parent has noticed."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             fd = os.pidfd_open(pid)
             readable, _, _ = select.select([fd], [], [], 10)
             os.close(fd)
             assert readable, f"process {pid} is still there"
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < deadline, f"nobody has reaped process {pid}"
+            os.sched_yield()
 
 
 def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, contents, caplog):
