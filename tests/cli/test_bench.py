@@ -2,44 +2,16 @@
 
 import csv
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 SMALL = ("--img", "64", "--device", "cpu")
-
-
-@pytest.fixture
-def tiny_set(tmp_path: Path) -> Path:
-    for split in ("train", "val"):
-        for kind in ("images", "labels"):
-            (tmp_path / "tiny" / kind / split).mkdir(parents=True)
-        for number in range(8):
-            picture = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
-            cv2.imwrite(str(tmp_path / "tiny" / "images" / split / f"{number}.png"), picture)
-            (tmp_path / "tiny" / "labels" / split / f"{number}.txt").write_text("0 0.47 0.47 0.52 0.52\n")
-    file = tmp_path / "tiny" / "data.yaml"
-    file.write_text("train: images/train\nval: images/val\nnames: [a]\n")
-    return file
-
-
-@contextmanager
-def started(*words: str, cwd: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A command that is running; ended with the test, whatever happens."""
-    command = [sys.executable, "-m", "entrypoint", *words]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_a_sweep_leaves_a_table_a_picture_and_a_setting(run: Run, tmp_path: Path, tiny_set: Path) -> None:
@@ -105,13 +77,11 @@ def test_scripts_of_articles_run_through_a_link(run: Run, tmp_path: Path, script
     assert word in done.stdout
 
 
-def test_a_stop_ends_it_with_what_was_measured(
-    tmp_path: Path, tiny_set: Path, clean_environment: dict[str, str]
-) -> None:
+def test_a_stop_ends_it_with_what_was_measured(tmp_path: Path, tiny_set: Path, started: Started) -> None:
     words = ["bench", "--data", str(tiny_set), *SMALL, "--seconds", "600", "--workers", *"12345678"]
     # More than a second a pair: the stop comes long before the end.
     words += ["--batch", *map(str, range(1, 60))]
-    with started(*words, cwd=tmp_path, env=clean_environment) as process:
+    with started(*words) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "workers 1, batch 1:" in line:

@@ -4,49 +4,18 @@ import csv
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import cv2
-import numpy as np
-import pytest
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 TINY = ("--cfg", "yolov9-t", "--img", "64", "--batch", "4", "--noplots", "--device", "cpu", "--workers", "1")
-
-
-@pytest.fixture
-def tiny_set(tmp_path: Path) -> Path:
-    for split, count in (("train", 4), ("val", 2)):
-        for kind in ("images", "labels"):
-            (tmp_path / "tiny" / kind / split).mkdir(parents=True)
-        for number in range(count):
-            picture = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
-            cv2.imwrite(str(tmp_path / "tiny" / "images" / split / f"{number}.png"), picture)
-            label = tmp_path / "tiny" / "labels" / split / f"{number}.txt"
-            label.write_text(f"{number % 2} 0.47 0.47 0.52 0.52\n")
-    file = tmp_path / "tiny" / "data.yaml"
-    file.write_text("train: images/train\nval: images/val\nnames: [a, b]\n")
-    return file
 
 
 def results(run_dir: Path) -> list[list[str]]:
     with (run_dir / "results.csv").open() as file:
         return list(csv.reader(file))
-
-
-@contextmanager
-def started(*words: str, cwd: Path, env: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A command that is running; ended with the test, whatever happens."""
-    command = [sys.executable, "-m", "entrypoint", *words]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_results_are_those_of_the_original_and_the_copy_is_gone(run: Run, tmp_path: Path, tiny_set: Path) -> None:
@@ -65,11 +34,9 @@ def test_results_are_those_of_the_original_and_the_copy_is_gone(run: Run, tmp_pa
     assert plan["settings"]["data"] == str(tiny_set), "a resumed run must find the original"
 
 
-def test_p08_a_stop_while_training_leaves_no_copy(
-    tmp_path: Path, tiny_set: Path, clean_environment: dict[str, str]
-) -> None:
+def test_p08_a_stop_while_training_leaves_no_copy(tmp_path: Path, tiny_set: Path, started: Started) -> None:
     words = ["train", "--data", str(tiny_set), *TINY, "--epochs", "1000", "--stage", str(tmp_path / "fast")]
-    with started(*words, cwd=tmp_path, env=clean_environment) as process:
+    with started(*words) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "pictures found" in line:

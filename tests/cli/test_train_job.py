@@ -9,29 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TINY = ("--cfg", "yolov9-t", "--img", "64", "--batch", "4", "--noplots", "--device", "cpu")
-
-
-@pytest.fixture
-def tiny_set(tmp_path: Path) -> Path:
-    """8 pictures to train on, 4 to validate on, one object each."""
-    for split, count in (("train", 8), ("val", 4)):
-        for kind in ("images", "labels"):
-            (tmp_path / "tiny" / kind / split).mkdir(parents=True)
-        for number in range(count):
-            picture = np.random.default_rng(number).integers(0, 255, (96, 96, 3), dtype=np.uint8)
-            cv2.rectangle(picture, (20, 20), (70, 70), (0, 0, 255), -1)
-            cv2.imwrite(str(tmp_path / "tiny" / "images" / split / f"{number}.png"), picture)
-            label = tmp_path / "tiny" / "labels" / split / f"{number}.txt"
-            label.write_text(f"{number % 2} 0.47 0.47 0.52 0.52\n")
-    file = tmp_path / "tiny" / "data.yaml"
-    file.write_text("train: images/train\nval: images/val\nnames: [a, b]\n")
-    return file
 
 
 def fingerprint(folder: Path) -> str:

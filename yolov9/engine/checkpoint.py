@@ -172,6 +172,7 @@ def _damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
+    # NotImplementedError is zipfile's word for a compression or version field that no archive of ours has.
     except (OSError, zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         return f"damaged or incomplete ({error})"
     return f"damaged at {broken}" if broken else None

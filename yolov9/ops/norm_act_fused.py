@@ -24,7 +24,7 @@ from yolov9.ops.recompute import recipe_of, remember
 from yolov9.ops.rows import as_rows, empty_rows
 
 COLUMN_BLOCKS = 1024
-"""Counters of finished programs, one for each block of columns: enough for 65,536 channels in blocks of 64."""
+"""Counters of finished programs, one for each block of columns: 131,072 channels in blocks of 128."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def statistics_kernel(
     y, part_mean, part_m2, mean_out, rstd_out, running_mean, running_var, batches, counters,
     rows, columns, splits, rows_per_split, momentum, eps,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Mean and 1/sqrt(variance + eps) of each column, and the update of running statistics and batch counter."""
     split = tl.program_id(0)
     offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -120,7 +120,7 @@ def activate_kernel(
     rows, columns, dense_from, joined_stride, residual_stride,
     BRANCHES: tl.constexpr, HAS_RESIDUAL: tl.constexpr, HAS_DENSE: tl.constexpr, HAS_JOINED: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Result of `norm_act`, written to a slice of wider rows (joined), to rows of its own from a column on (dense)."""
     offs_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -176,7 +176,7 @@ def gradient_sums_kernel(
     rows, columns, splits, rows_per_split, joined_stride, dense_stride, dense_from,
     BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr, ACCUMULATE: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Column sums of g and of g * xhat of each branch; added to the parameters' gradients where they exist."""
     split = tl.program_id(0)
     offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -243,7 +243,7 @@ def gradient_kernel(
     rows, columns, joined_stride, dense_stride, dense_from,
     BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Gradients of the convolution outputs, from the sums of `gradient_sums_kernel`."""
     offs_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
