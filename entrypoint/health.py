@@ -1,14 +1,24 @@
-"""`health`: does the trainer of this container still run? Asked by Docker's HEALTHCHECK every half minute."""
+"""`health`: does the trainer of this container make progress? Asked by Docker's HEALTHCHECK every half minute."""
 
 import argparse
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from yolov9.config.environment import read_environment
+from yolov9.engine.heartbeat import Beat, heartbeat_file, read_heartbeat
 
 STOPPED_STATES = {"T": "is stopped by a signal", "t": "is held by a debugger"}
 """Process states of proc(5) in which a trainer makes no progress."""
 UNHEALTHY = 1
 """The exit code that Docker defines for it."""
+TIMEOUT_S = 300.0
+"""Longest time without a finished batch: compiling, a slow disk's checkpoint and the pictures of an epoch take less."""
+START_TIMEOUT_S = 3600.0
+"""Longest time until the first batch: checking a large data set on a network mount takes many minutes."""
+SLACK = 3
+"""On slow machines a batch may take minutes; this many times the longest one so far is not yet a hang."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +31,64 @@ class TrainerProcess:
     plan_file: str
 
 
+@dataclass(frozen=True)
+class Health:
+    """What is said about one job."""
+
+    good: bool
+    words: str
+
+
 def run_health(argv: Sequence[str]) -> int:
-    """Prints one line; returns 0, or 1 when a trainer is there and does not run. No job at all is healthy."""
-    parser = argparse.ArgumentParser(prog="health", description="Tells whether the trainer of this container runs.")
+    """Prints one line; returns 0, or 1 when a job is there and does not go on. No job at all is healthy."""
+    parser = argparse.ArgumentParser(prog="health", description="Tells whether the trainer of this container goes on.")
     parser.add_argument("--root", type=Path, default=Path("/"), help="folder with a proc tree to read")
-    trainers = list(find_trainers(parser.parse_args(argv).root / "proc"))
-    ill = [f"process {t.pid} {STOPPED_STATES[t.state]} ({t.plan_file})" for t in trainers if t.state in STOPPED_STATES]
-    print("; ".join(ill) or "; ".join(f"{t.plan_file} runs" for t in trainers) or "no job runs")
-    return UNHEALTHY if ill else 0
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, help="seconds without a finished batch; default 300"
+    )
+    parser.add_argument("--steps", type=int, default=0, help="unhealthy until a job has trained so many batches")
+    options = parser.parse_args(argv)
+    trainers = list(find_trainers(options.root / "proc"))
+    environment = read_environment()
+    found = []
+    for plan_file in dict.fromkeys(trainer.plan_file for trainer in trainers):
+        processes = [trainer for trainer in trainers if trainer.plan_file == plan_file]
+        beats = [read_heartbeat(heartbeat_file(environment, process.pid)) for process in processes]
+        # Of several ranks one has a heartbeat; a training that is still loading its libraries and other jobs have none.
+        beat = next((beat for beat in beats if beat is not None), None)
+        found.append(judge(processes, beat, time.monotonic(), timeout_s=options.timeout, steps=options.steps))
+    if not found:
+        found.append(Health(options.steps == 0, "no job runs"))
+    print("; ".join(health.words for health in found))
+    return 0 if all(health.good for health in found) else UNHEALTHY
+
+
+def judge(
+    processes: Sequence[TrainerProcess], beat: Beat | None, now_s: float, *, timeout_s: float, steps: int
+) -> Health:
+    """Says how one job is.
+
+    Args:
+        processes: all processes of the job, at least one.
+        beat: its newest sign of life, if any.
+        now_s: CLOCK_MONOTONIC.
+        timeout_s: longest time without a finished batch.
+        steps: batches that have to be trained before it counts as healthy.
+    """
+    name = processes[0].plan_file
+    stopped = [f"process {p.pid} {STOPPED_STATES[p.state]} ({name})" for p in processes if p.state in STOPPED_STATES]
+    if stopped:
+        return Health(False, ", ".join(stopped))
+    if beat is None:
+        return Health(steps == 0, f"{name} runs" if steps == 0 else f"{name}: no step yet")
+    age_s = now_s - beat.at_s
+    limit_s = max(timeout_s, SLACK * beat.longest_s) if beat.steps else max(timeout_s, START_TIMEOUT_S)
+    since = f"{beat.doing}, {beat.steps} steps, the last sign of life {age_s:.0f} s ago"
+    if age_s > limit_s:
+        return Health(False, f"{name}: nothing finished within {limit_s:.0f} s ({since})")
+    if beat.steps < steps:
+        return Health(False, f"{name}: {since}; {steps} steps are waited for")
+    return Health(True, f"{name}: {since}")
 
 
 def find_trainers(proc: Path) -> Iterator[TrainerProcess]:

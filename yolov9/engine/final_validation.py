@@ -8,6 +8,7 @@ import numpy as np
 from yolov9.data.loader import Batch
 from yolov9.engine.batch_pictures import draw_predictions, draw_targets
 from yolov9.engine.checkpoint import BEST, LAST
+from yolov9.engine.heartbeat import Heartbeat
 from yolov9.engine.plots import draw_confusion, draw_curve
 from yolov9.engine.precision import validation_precision
 from yolov9.engine.session import Session
@@ -19,11 +20,12 @@ DRAWN_BATCHES = 3
 """Validation batches that are drawn with labels and with detections."""
 
 
-def validate_final(session: Session, *, draw: bool) -> ValidationResult:
+def validate_final(session: Session, heart: Heartbeat, *, draw: bool) -> ValidationResult:
     """Validates best.pt, or last.pt when there is none, in the form that detection uses.
 
     Args:
         session: the run; its checkpoints are complete.
+        heart: is told about each finished batch.
         draw: also draw curves, confusion matrix and some batches.
     """
     context = session.context
@@ -33,7 +35,13 @@ def validate_final(session: Session, *, draw: bool) -> ValidationResult:
         path = context.weights_dir / LAST
     model = fuse(load_weights(path)).to(context.precision.device).eval()
     pictures = BatchPictures(context.run_dir, model.names) if draw else None
-    result = validate(model, session.val_loader, precision=validation_precision(context.precision), watch=pictures)
+
+    def watch(batch: Batch, found: list[Rows]) -> None:
+        heart.beat("final validation")
+        if pictures is not None:
+            pictures(batch, found)
+
+    result = validate(model, session.val_loader, precision=validation_precision(context.precision), watch=watch)
     LOG.info("final validation of %s", path)
     for line in class_table(result, model.names):
         LOG.info("%s", line)

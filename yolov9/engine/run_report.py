@@ -14,6 +14,7 @@ from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.batch_pictures import draw_targets
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
+from yolov9.engine.heartbeat import Heartbeat
 from yolov9.engine.logbook import RESULTS_FILE, Board, ProgressLines, ResultsFile, epoch_values
 from yolov9.engine.plots import draw_labels, draw_results
 from yolov9.engine.schedule import mosaic_off_epoch
@@ -31,10 +32,12 @@ class RunReport:
 
     Args:
         session: the run.
+        heart: is told about the batches of the last validation.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, heart: Heartbeat) -> None:
         self._session = session
+        self._heart = heart
         context = session.context
         self._active = context.ranks.is_first
         self._plots = self._active and not context.settings.noplots
@@ -147,7 +150,7 @@ class RunReport:
         if not self._active:
             return
         context = self._session.context
-        validate_final(self._session, draw=self._plots)
+        validate_final(self._session, self._heart, draw=self._plots)
         if self._plots:
             draw_results(context.run_dir / RESULTS_FILE)
         LOG.info("done in %.0f s; results are in %s", time.monotonic() - self._began, context.run_dir)

@@ -1,5 +1,6 @@
 """Training: the loop over epochs, with validation, checkpoints and an orderly stop at any step."""
 
+import os
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank, process_group
+from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.optimizer import set_step_values
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
@@ -68,7 +70,10 @@ class Trainer:
         Raises:
             UserError: something that the user can put right.
         """
-        with self._stop as stop:
+        environment = read_environment()
+        first = environment.rank == 0
+        heart = Heartbeat(heartbeat_file(environment, os.getpid()) if first else None)
+        with self._stop as stop, heart:
             settings, content = self._settings, None
             recipe = load_recipe(settings.hyp)
             if settings.resume:
@@ -78,7 +83,6 @@ class Trainer:
                 recipe, self._run_dir = recipe_of(content), path.parent.parent
                 log_resume(path, content, lines)
             make_run_folder(self._run_dir)
-            environment = read_environment()
             device = resolve_device(settings.device, environment.local_rank)
             set_backend_switches(device)
             with process_group(environment, device) as ranks:
@@ -91,18 +95,18 @@ class Trainer:
                     environment=environment,
                     data_copy=self._data_copy,
                 )
-                return _train(context, content, stop)
+                return _train(context, content, stop, heart)
 
 
-def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest) -> ExitCode:
+def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest, heart: Heartbeat) -> ExitCode:
     with ExitStack() as stack:
         stack.enter_context(side_stream(context.precision.device))
         session = stack.enter_context(open_session(context, content))
         if content is not None:
             restore(session, content)
         writer = stack.enter_context(CheckpointWriter())
-        report = stack.enter_context(RunReport(session))
-        return TrainingLoop(session, RunSaver(session, writer), report, stop).run()
+        report = stack.enter_context(RunReport(session, heart))
+        return TrainingLoop(session, RunSaver(session, writer), report, stop, heart).run()
 
 
 class TrainingLoop:
@@ -113,13 +117,17 @@ class TrainingLoop:
         saver: writes checkpoints.
         report: writes log lines, tables and pictures.
         stop: tells whether to stop after the current micro-batch.
+        heart: is told about each finished batch.
     """
 
-    def __init__(self, session: Session, saver: RunSaver, report: RunReport, stop: StopRequest) -> None:
+    def __init__(
+        self, session: Session, saver: RunSaver, report: RunReport, stop: StopRequest, heart: Heartbeat
+    ) -> None:
         self._session = session
         self._saver = saver
         self._report = report
         self._stop = stop
+        self._heart = heart
         settings, precision = session.context.settings, session.context.precision
         self._feed = DeviceFeed(precision.device, precision.dtype)
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
@@ -169,6 +177,7 @@ class TrainingLoop:
         for batch in self._feed(batches):
             self._train_batch(batch)
             progress.batch += 1
+            self._heart.step(f"training, epoch {progress.epoch + 1}, batch {progress.batch}")
             if self._stop_agreed():
                 return False
             if self._saver.due() and self._may_save_here():
@@ -222,6 +231,7 @@ class TrainingLoop:
             session.val_loader,
             precision=validation_precision(session.context.precision),
             loss=session.loss,
+            watch=lambda *_: self._heart.beat(f"validation of epoch {session.progress.epoch + 1}"),
             stop=lambda: self._stop.requested,
         )
 

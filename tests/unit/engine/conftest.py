@@ -81,8 +81,11 @@ def _settings(data: Path, **changes: Any) -> TrainSettings:
 def train(tiny_data: Path) -> Train:
     """Trains 2 epochs of 3 micro-batches into a folder; `stop_after` so many requests it is stopped."""
 
-    def run(run_dir: Path, *, stop_after: int | None = None, **changes: Any) -> ExitCode:
-        stop = None if stop_after is None else StopAfter(stop_after)
+    def run(
+        run_dir: Path, *, stop_after: int | None = None, stop: StopRequest | None = None, **changes: Any
+    ) -> ExitCode:
+        if stop_after is not None:
+            stop = StopAfter(stop_after)
         return Trainer(_settings(tiny_data, **changes), run_dir, stop=stop).run()
 
     return run

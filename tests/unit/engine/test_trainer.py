@@ -1,6 +1,7 @@
 """Whole runs of seconds on the CPU: files, resume, stop."""
 
 import csv
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from yolov9.config.environment import read_environment
+from yolov9.engine import heartbeat
 from yolov9.engine.checkpoint import read_training_checkpoint
+from yolov9.engine.heartbeat import Beat, heartbeat_file, read_heartbeat
 from yolov9.engine.logbook import COLUMNS
+from yolov9.engine.stop import StopRequest
 from yolov9.errors import ExitCode, UserError
 from yolov9.model import load_weights, read_checkpoint
 
@@ -215,3 +220,34 @@ def test_close_mosaic_longer_than_the_run_is_said(
     caplog.set_level("WARNING", logger="yolov9")
     train(tmp_path, epochs=1, close_mosaic=15)
     assert "mosaic is off from the start" in caplog.text
+
+
+class Listener(StopRequest):
+    """Never stops; each time it is asked it reads the heartbeat of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[Beat | None] = []
+
+    @property
+    def requested(self) -> bool:
+        self.heard.append(read_heartbeat(heartbeat_file(read_environment(), os.getpid())))
+        return False
+
+    @requested.setter
+    def requested(self, value: bool) -> None:
+        pass
+
+
+def test_each_batch_leaves_a_sign_of_life_that_is_gone_after_the_run(
+    tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(heartbeat, "WRITE_INTERVAL_S", 0.0)
+    listener = Listener()
+    assert train(tmp_path / "run", stop=listener) == ExitCode.DONE
+    heard = [(beat.steps, beat.doing) for beat in listener.heard if beat is not None]
+    assert (1, "training, epoch 1, batch 1") in heard
+    assert (6, "training, epoch 2, batch 3") in heard
+    assert None not in listener.heard
+    assert not list(tmp_path.glob("yolov9-heartbeat*"))
