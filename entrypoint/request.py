@@ -36,9 +36,6 @@ class JobOptions:
     config: str = option("", "--config", help="YAML file with options by name; the command line wins over it")
     strict: bool = option(False, "--strict", help="stop where the plan would have to take less than was asked")
     jobs: int = option(1, "--jobs", help="jobs like this one that run side by side here; CPUs and memory are divided")
-    gpu_share: float | None = option(
-        None, "--gpu-share", type=float, help="share of the GPU's memory for this job; default: 1 / jobs"
-    )
 
 
 @dataclass(kw_only=True)

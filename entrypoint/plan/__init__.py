@@ -21,6 +21,7 @@ __all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "own_temporary_dir
 
 IN_SETTINGS = (
     "device",
+    "gpu_share",
     "imgsz",
     "workers",
     "batch_size",

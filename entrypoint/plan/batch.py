@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from entrypoint.host import Gpu, HostFacts
 from entrypoint.plan.decision import Budget, Decision, Need
-from entrypoint.plan.memory_model import GPU_OVERHEAD_BYTES, model_bytes, picture_bytes
+from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
+from yolov9.config.gpu_share import OVERHEAD_BYTES
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
@@ -65,11 +66,12 @@ def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], a
     Raises:
         UserError: not even one picture fits beside what others hold on the GPU, or a batch that ranks cannot share.
     """
+    shares = _share_decision(request) if gpus else ()
     if isinstance(request.settings, DetectSettings):
-        return BatchPlan(decisions=(), batch_size=1)
+        return BatchPlan(decisions=shares, batch_size=1)
     room = _room(facts, request, gpus, amp)
     batch = _micro_batch(request, room, max(1, len(gpus)))
-    decisions = [batch, *_accumulation(request, batch.value, max(1, len(gpus)))]
+    decisions = [*shares, batch, *_accumulation(request, batch.value, max(1, len(gpus)))]
     return BatchPlan(
         decisions=tuple(decisions), batch_size=batch.value, budget=_budget(request, room, batch.value) if gpus else None
     )
@@ -114,7 +116,7 @@ def _room(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str
         source += f", share {share:g} (a soft limit; MIG and MPS have hard ones)"
     return _Room(
         allowed_bytes=allowed,
-        fixed_bytes=weights + GPU_OVERHEAD_BYTES,
+        fixed_bytes=weights + OVERHEAD_BYTES,
         picture_bytes=picture,
         source=source,
         on_gpu=True,
@@ -123,7 +125,19 @@ def _room(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str
 
 def gpu_share(request: JobRequest) -> float:
     """Returns the share of a GPU's memory that this job may take."""
-    return request.job.gpu_share if request.job.gpu_share is not None else 1 / request.job.jobs
+    asked = request.settings.gpu_share
+    return asked if asked is not None else 1 / request.job.jobs
+
+
+def _share_decision(request: JobRequest) -> tuple[Decision, ...]:
+    """The share of the GPU's memory, when it is not all of it."""
+    share = gpu_share(request)
+    if share == 1:
+        return ()
+    given = request.was_given("gpu_share")
+    source = request.source("gpu_share") if given else request.source("jobs")
+    reason = "PyTorch is held to it, less what CUDA itself takes; a soft limit, MIG and MPS have hard ones"
+    return (Decision(name="gpu_share", value=share, source=source, reason=reason),)
 
 
 def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
@@ -216,9 +230,9 @@ def _no_room(request: JobRequest, room: _Room, estimate: str) -> UserError:
 
 def _budget(request: JobRequest, room: _Room, batch: int) -> Budget:
     needs = (
-        Need(what="context and libraries", size_bytes=GPU_OVERHEAD_BYTES, reason="outside what PyTorch counts"),
+        Need(what="context and libraries", size_bytes=OVERHEAD_BYTES, reason="outside what PyTorch counts"),
         Need(
-            what="model", size_bytes=room.fixed_bytes - GPU_OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"
+            what="model", size_bytes=room.fixed_bytes - OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"
         ),
         Need(
             what="pictures", size_bytes=batch * room.picture_bytes, reason=f"{batch} x {size_text(room.picture_bytes)}"

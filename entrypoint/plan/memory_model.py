@@ -2,7 +2,7 @@
 
 import re
 
-from entrypoint.units import GIB, MIB
+from entrypoint.units import MIB
 
 PICTURE_MIB_AT_640 = {
     "yolov9-t": 197,
@@ -38,8 +38,6 @@ BYTES_PER_PARAMETER = 22
 """float32 weights, gradients, momentum, EMA and a copy for the foreach update (20), and a 2-byte copy for autocast."""
 UNKNOWN_MODEL = "yolov9-c"
 """A graph of the user's own, or a checkpoint whose name tells nothing, is taken for this one."""
-GPU_OVERHEAD_BYTES = 1 * GIB
-"""CUDA context (0.3 to 0.6 GiB), libraries' workspaces and fragmentation; outside what PyTorch counts."""
 INFERENCE_SHARE = 0.15
 """Without backward only a few feature maps live at a time."""
 FLOAT32_FACTOR = 1.97

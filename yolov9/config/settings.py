@@ -28,6 +28,9 @@ class RunSettings:
 
     imgsz: int = option(640, "--img", "--imgsz", "--img-size", help="picture size in pixels; a multiple of 32")
     device: str = option("", "--device", help='"" picks a GPU or else the CPU; cpu; 0; 0,1; a GPU UUID')
+    gpu_share: float | None = option(
+        None, "--gpu-share", type=float, help="share of the GPU's memory for this job; default: 1 / jobs"
+    )
     workers: int | None = option(
         None, "--workers", type=int, help="processes that prepare pictures; default: as many as the CPU limit allows"
     )

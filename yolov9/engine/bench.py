@@ -24,6 +24,7 @@ from yolov9.engine.bench_report import CSV_FILE, PICTURE_FILE, Measured, draw_ta
 from yolov9.engine.captured import side_stream
 from yolov9.engine.device_batch import DeviceFeed
 from yolov9.engine.distributed import Ranks
+from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.loader_setup import train_loader_settings
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
 from yolov9.engine.run_context import RunContext, with_defaults
@@ -63,6 +64,7 @@ def run(settings: TrainSettings, plan: BenchPlan, run_dir: Path) -> ExitCode:
     """
     device = resolve_device(settings.device)
     set_backend_switches(device)
+    limit_allocator(device, settings.gpu_share)
     # Scanned before the clock starts; with a GPU each session reads it again, which the scan's cache makes short.
     index = _read_data(settings)
     deadline = time.monotonic() + plan.seconds

@@ -15,6 +15,7 @@ from yolov9.engine.detect_output import DetectOutput, OutputOptions, make_folder
 from yolov9.engine.detector import Detections, Detector, DetectorOptions
 from yolov9.engine.draw import DrawStyle
 from yolov9.engine.find_weights import find_weights
+from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.precision import resolve_device
 from yolov9.engine.stop import StopRequest
 from yolov9.errors import DataError, ExitCode, UserError
@@ -66,7 +67,9 @@ def detect_files(settings: DetectSettings, folder: Path) -> DetectSummary:
     Raises:
         UserError: no such source or weights, or nothing could be read.
     """
-    on_gpu = resolve_device(settings.device).type == "cuda"
+    device = resolve_device(settings.device)
+    limit_allocator(device, settings.gpu_share)
+    on_gpu = device.type == "cuda"
     opened = open_source(
         settings.source, vid_stride=settings.vid_stride, group=GROUP_ON_GPU if on_gpu else GROUP_ON_CPU
     )

@@ -24,6 +24,7 @@ OF_THIS_PROCESS = frozenset(
         "device",
         "epochs",
         "exist_ok",
+        "gpu_share",
         "name",
         "noplots",
         "nosave",
@@ -39,7 +40,9 @@ OF_THIS_PROCESS = frozenset(
     }
 )
 """Settings that may differ from those of the run: the machine, the place of the files, and how long it goes on."""
-ALWAYS_NEW = frozenset({"device", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp", "stage"})
+ALWAYS_NEW = frozenset(
+    {"device", "gpu_share", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp", "stage"}
+)
 """Settings that describe the machine or this command, so they are taken as they are now."""
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-import torch
 import yaml
 
 from yolov9.config.settings import TrainSettings
@@ -14,6 +13,7 @@ from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.batch_pictures import draw_targets
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
+from yolov9.engine.gpu_memory import peak_text
 from yolov9.engine.heartbeat import Heartbeat
 from yolov9.engine.logbook import RESULTS_FILE, Board, ProgressLines, ResultsFile, epoch_values
 from yolov9.engine.plots import draw_labels, draw_results
@@ -24,7 +24,6 @@ from yolov9.logs import LOG
 
 DRAWN_BATCHES = 3
 """Batches of the first epoch that are drawn, so that mistakes in the labels are seen early."""
-BYTES_PER_GB = 1e9
 
 
 class RunReport:
@@ -151,6 +150,8 @@ class RunReport:
             return
         context = self._session.context
         validate_final(self._session, self._heart, draw=self._plots)
+        if context.precision.device.type == "cuda":
+            LOG.info("GPU memory used at most: %s", peak_text(context.precision.device))
         if self._plots:
             draw_results(context.run_dir / RESULTS_FILE)
         LOG.info("done in %.0f s; results are in %s", time.monotonic() - self._began, context.run_dir)
@@ -162,7 +163,7 @@ class RunReport:
         waited = (self._wait_s - self._wait_before) / max(seconds, 1e-9)
         text = f"{seconds:.1f} s, {pictures / max(seconds, 1e-9):.0f} pictures/s, {waited:.0%} waiting for data"
         if context.precision.device.type == "cuda":
-            text += f", {torch.cuda.max_memory_reserved(context.precision.device) / BYTES_PER_GB:.1f} GB"
+            text += f", {peak_text(context.precision.device)}"
         return text
 
     def _say_mosaic(self, settings: TrainSettings) -> None:

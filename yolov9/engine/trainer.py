@@ -13,6 +13,7 @@ from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank, process_group
+from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.optimizer import set_step_values
@@ -85,6 +86,7 @@ class Trainer:
             make_run_folder(self._run_dir)
             device = resolve_device(settings.device, environment.local_rank)
             set_backend_switches(device)
+            limit_allocator(device, settings.gpu_share)
             with process_group(environment, device) as ranks:
                 context = RunContext(
                     settings=with_defaults(settings),

@@ -18,6 +18,7 @@ from yolov9.engine.detect_output import make_folder, not_writable
 from yolov9.engine.file_names import UniqueNames
 from yolov9.engine.final_validation import BatchPictures, class_table, draw_diagrams
 from yolov9.engine.find_weights import find_weights
+from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.picture_size import fitting_size
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
@@ -151,6 +152,7 @@ def _prepare_model(
             "--data with the data set of the weights, or --single-cls to compare boxes only",
         )
     set_backend_switches(device)
+    limit_allocator(device, settings.gpu_share)
     model = fuse(model).eval().to(device)
     if device.type == "cuda":
         model = model.to(memory_format=torch.channels_last)

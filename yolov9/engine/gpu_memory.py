@@ -1,0 +1,56 @@
+"""The memory of this process's GPU: the cap of `--gpu-share`, and what was used at most."""
+
+import torch
+
+from yolov9.config.gpu_share import OVERHEAD_BYTES, allocator_limit_bytes
+from yolov9.errors import ExitCode, UserError
+from yolov9.logs import LOG
+
+BYTES_PER_GB = 1e9
+
+
+def limit_allocator(device: torch.device, share: float | None) -> None:
+    """Caps what PyTorch's allocator takes of a GPU; call it before the first tensor is there. Nothing on the CPU.
+
+    CUDA's context and the code of libraries lie outside of the allocator, so they are taken off beforehand. What
+    libraries allocate past PyTorch is not capped: MIG and MPS have hard limits.
+
+    Args:
+        device: of this process.
+        share: of the GPU's whole memory; None or 1: no cap.
+
+    Raises:
+        UserError: the share does not even hold the context.
+    """
+    if device.type != "cuda" or share is None or share >= 1:
+        return
+    free, total = torch.cuda.mem_get_info(device)
+    limit = allocator_limit_bytes(total, share)
+    if not limit:
+        raise UserError(
+            found=f"--gpu-share {share:g} of {_gb(total)}",
+            needed=f"more than the {_gb(OVERHEAD_BYTES)} that CUDA and its libraries take",
+            remedy=f"--gpu-share {min(1.0, 2 * OVERHEAD_BYTES / total):.2g} or more",
+            exit_code=ExitCode.NO_GPU,
+        )
+    torch.cuda.set_per_process_memory_fraction(limit / total, device)
+    LOG.info(
+        "GPU memory: at most %s for tensors, --gpu-share %g of %s without %s for CUDA and its libraries; %s are free",
+        _gb(limit),
+        share,
+        _gb(total),
+        _gb(OVERHEAD_BYTES),
+        _gb(free),
+    )
+
+
+def peak_text(device: torch.device) -> str:
+    """Returns the most that was reserved from the driver, and how much of it tensors used; "" on the CPU."""
+    if device.type != "cuda":
+        return ""
+    reserved, used = torch.cuda.max_memory_reserved(device), torch.cuda.max_memory_allocated(device)
+    return f"{_gb(reserved)} ({_gb(used)} in tensors)"
+
+
+def _gb(size_bytes: float) -> str:
+    return f"{size_bytes / BYTES_PER_GB:.1f} GB"
