@@ -10,7 +10,7 @@ import yaml
 
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
-from yolov9.engine.batch_pictures import draw_targets
+from yolov9.engine.batch_pictures import MOST_TILES, draw_targets
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
 from yolov9.engine.gpu_memory import peak_text
@@ -93,7 +93,9 @@ class RunReport:
         progress = self._session.progress
         if not self._plots or progress.epoch or progress.batch >= DRAWN_BATCHES:
             return
-        images = (batch.images.permute(0, 2, 3, 1).float() * GREY_LEVELS).round().to("cpu", torch.uint8).numpy()
+        # Only what is shown, and converted on the CPU: a float32 copy of a whole batch may not fit on the GPU.
+        shown = batch.images[:MOST_TILES].cpu().permute(0, 2, 3, 1).float()
+        images = (shown * GREY_LEVELS).round().numpy().astype(np.uint8)
         picture = self._session.context.run_dir / f"train_batch{progress.batch}.jpg"
         draw_targets(np.ascontiguousarray(images), batch.rows.numpy(), self._session.model.names, picture)
 
