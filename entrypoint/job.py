@@ -16,7 +16,7 @@ from entrypoint.host import HostFacts, read_facts
 from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import find_run, resumed_options
+from entrypoint.resume import find_run, interrupted_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir, not_writable
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
 from entrypoint.table import GIVES_WAY, plan_table
@@ -71,6 +71,9 @@ def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) 
     request = make_request(command, argv, report=report)
     check_request(request)
     wanted = getattr(request.settings, "resume", "")
+    if not wanted and getattr(request.settings, "continue_run", False):
+        wanted = interrupted_run(Path(project_of(request)) / request.settings.name)
+        request = replace(request, settings=replace(request.settings, exist_ok=True))
     if not wanted:
         return resolve_inputs(request), None
     run_dir, checkpoint = find_run(wanted, Path(project_of(request)))

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 from entrypoint.request import Source
+from yolov9.engine.atomic_file import previous_of
 from yolov9.errors import UserError
 
-OF_THIS_START = frozenset({"resume", "project", "name", "exist_ok", "config", "strict", "quiet"})
+OF_THIS_START = frozenset({"resume", "continue_run", "project", "name", "exist_ok", "config", "strict", "quiet"})
 """Options that belong to one start of a run, not to the run."""
 RESUMED = "resumed run"
 """How the source of an option begins that was given when the run was first started."""
@@ -30,9 +31,18 @@ def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
     else:
         path = Path(wanted).expanduser()
         checkpoint = path / "weights" / "last.pt" if path.is_dir() else path
-    if not checkpoint.is_file():
+    if not checkpoint.is_file() and not previous_of(checkpoint).is_file():
         raise _nothing(f"--resume {wanted}: no such file ({checkpoint.absolute()})")
     return checkpoint.absolute().parents[1], checkpoint.absolute()
+
+
+def interrupted_run(run_dir: Path) -> str:
+    """Returns the checkpoint that `--continue` goes on from, or "" when there is none yet.
+
+    Whether the run is finished stands in the checkpoint; the trainer looks.
+    """
+    checkpoint = run_dir.absolute() / "weights" / "last.pt"
+    return str(checkpoint) if checkpoint.is_file() or previous_of(checkpoint).is_file() else ""
 
 
 def resumed_options(run_dir: Path) -> dict[str, Source]:

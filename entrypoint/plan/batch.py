@@ -231,9 +231,7 @@ def _no_room(request: JobRequest, room: _Room, estimate: str) -> UserError:
 def _budget(request: JobRequest, room: _Room, batch: int) -> Budget:
     needs = (
         Need(what="context and libraries", size_bytes=OVERHEAD_BYTES, reason="outside what PyTorch counts"),
-        Need(
-            what="model", size_bytes=room.fixed_bytes - OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"
-        ),
+        Need(what="model", size_bytes=room.fixed_bytes - OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"),
         Need(
             what="pictures", size_bytes=batch * room.picture_bytes, reason=f"{batch} x {size_text(room.picture_bytes)}"
         ),

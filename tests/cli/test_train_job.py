@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TINY = ("--cfg", "yolov9-t", "--img", "64", "--batch", "4", "--noplots", "--device", "cpu")
 
@@ -87,3 +89,29 @@ def test_a_refused_resumption_leaves_the_plan_of_the_run_as_it_was(run: Run, tmp
     done = run("train", "--resume", "--epochs", "9", "--cfg", "gelan-t", "--img", "64", "--device", "cpu")
     assert done.returncode == 65, done.stderr
     assert plan.read_text() == '{"request": {}}'
+
+
+def test_continue_starts_goes_on_after_a_kill_and_does_nothing_after_the_end(
+    run: Run, tmp_path: Path, tiny_set: Path, started: Started
+) -> None:
+    words = ("train", "--data", str(tiny_set), *TINY, "--epochs", "12", "--name", "job", "--continue")
+    run_dir = tmp_path / "runs" / "train" / "job"
+    with started(*words) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "epoch 3/12" in line:
+                break
+        process.kill()
+        process.stderr.read()  # The orphaned trainer saves and ends; nobody else may write there meanwhile.
+    reached = epochs(run_dir)[-1]
+    done = run(*words, timeout_s=200)
+    assert done.returncode == 0, done.stderr
+    assert "resuming" in done.stderr
+    assert reached >= 1
+    assert epochs(run_dir) == list(range(12))
+    assert [path.name for path in run_dir.parent.iterdir()] == ["job"]
+    before = fingerprint(run_dir / "weights")
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert "is finished" in done.stderr
+    assert fingerprint(run_dir / "weights") == before

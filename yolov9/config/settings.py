@@ -98,6 +98,12 @@ class TrainSettings(RunSettings):
     resume: str = option(
         "", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this last.pt"
     )
+    continue_run: bool = option(
+        False,
+        "--continue",
+        help="start the run --name, go on with it when it was interrupted, do nothing when it is finished; "
+        "for commands that are started again and again",
+    )
     freeze: list[int] = option([0], "--freeze", nargs="+", type=int, help="freeze the first N layers, or these layers")
     patience: int = option(100, "--patience", help="stop after this many epochs without a better score; 0: never")
     save_period: int = option(-1, "--save-period", help="also keep a checkpoint every N epochs; -1: never")

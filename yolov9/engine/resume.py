@@ -41,7 +41,19 @@ OF_THIS_PROCESS = frozenset(
 )
 """Settings that may differ from those of the run: the machine, the place of the files, and how long it goes on."""
 ALWAYS_NEW = frozenset(
-    {"device", "gpu_share", "workers", "resume", "project", "name", "exist_ok", "quiet", "amp", "stage"}
+    {
+        "amp",
+        "continue_run",
+        "device",
+        "exist_ok",
+        "gpu_share",
+        "name",
+        "project",
+        "quiet",
+        "resume",
+        "stage",
+        "workers",
+    }
 )
 """Settings that describe the machine or this command, so they are taken as they are now."""
 
@@ -111,19 +123,17 @@ def recipe_of(content: dict[str, Any]) -> Recipe:
     return recipe_from_dict(content["training"]["recipe"], "of the resumed run")
 
 
-def check_not_finished(content: dict[str, Any], settings: TrainSettings) -> None:
-    """Checks that a resumed run has something left to do.
-
-    Raises:
-        UserError: it came to its end, by its epochs or by its patience, and the command asks for no more.
-    """
+def nothing_left(content: dict[str, Any], settings: TrainSettings) -> bool:
+    """Tells whether a run came to its end, by its epochs or by its patience, and the command asks for no more."""
     progress, saved = content["training"]["progress"], content["training"]["settings"]
-    if not progress["finished"]:
-        return
     extended = settings.epochs > saved["epochs"] or settings.patience != saved["patience"]
-    if settings.epochs > progress["epoch"] and extended:
-        return
-    raise UserError(
+    return progress["finished"] and not (settings.epochs > progress["epoch"] and extended)
+
+
+def already_finished(content: dict[str, Any]) -> UserError:
+    """Returns the error for a run that was resumed with nothing left to do."""
+    progress, saved = content["training"]["progress"], content["training"]["settings"]
+    return UserError(
         found=f"the run is finished: {progress['epoch']} of {saved['epochs']} epochs were trained",
         needed="more epochs than before, to extend it",
         remedy=f"--resume --epochs {saved['epochs'] + 10}",

@@ -18,7 +18,7 @@ from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.optimizer import set_step_values
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
-from yolov9.engine.resume import check_not_finished, find_resumed, log_resume, merge_settings, recipe_of
+from yolov9.engine.resume import already_finished, find_resumed, log_resume, merge_settings, nothing_left, recipe_of
 from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.engine.run_report import RunReport
 from yolov9.engine.run_saver import RunSaver
@@ -80,7 +80,11 @@ class Trainer:
             if settings.resume:
                 path, content = find_resumed(settings, self._run_dir)
                 settings, lines = merge_settings(content["training"]["settings"], settings, self._given)
-                check_not_finished(content, settings)
+                if nothing_left(content, settings):
+                    if settings.continue_run:
+                        LOG.info("%s is finished: nothing is left to do", path.parents[1])
+                        return ExitCode.DONE
+                    raise already_finished(content)
                 recipe, self._run_dir = recipe_of(content), path.parent.parent
                 log_resume(path, content, lines)
             make_run_folder(self._run_dir)

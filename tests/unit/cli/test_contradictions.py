@@ -22,6 +22,7 @@ def lines(argv: str, command: str = "train") -> str:
         ("--amp", "the default"),
         ("--img 650", "672 is used"),
         ("--resume x.pt --weights y.pt", "nothing to do with --resume"),
+        ("--resume x.pt --continue", "nothing to do with --resume"),
         ("--nosave --save-period 3", "nothing to do with --nosave"),
         ("--noval --patience 3", "nothing to do with --noval"),
     ],

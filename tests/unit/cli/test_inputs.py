@@ -7,7 +7,7 @@ import pytest
 
 from entrypoint.inputs import graph_names, resolve_inputs
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import find_run, resumed_options
+from entrypoint.resume import find_run, interrupted_run, resumed_options
 from yolov9.errors import UserError
 
 
@@ -81,6 +81,15 @@ def test_resume_takes_the_newest_run_and_what_it_was_asked_to_do(tmp_path: Path)
     options = resumed_options(run)
     assert list(options) == ["epochs"]
     assert options["epochs"].source == "resumed run, --epochs 9"
+
+
+def test_continue_finds_the_checkpoint_of_the_run_or_of_the_generation_before(tmp_path: Path) -> None:
+    weights = tmp_path / "exp" / "weights"
+    weights.mkdir(parents=True)
+    assert interrupted_run(tmp_path / "exp") == ""
+    (weights / "last-previous.pt").touch()
+    assert interrupted_run(tmp_path / "exp") == str(weights / "last.pt")
+    assert find_run(str(weights / "last.pt"), tmp_path) == (tmp_path / "exp", weights / "last.pt")
 
 
 def test_the_source_of_an_option_stays_short_after_several_resumptions(tmp_path: Path) -> None:

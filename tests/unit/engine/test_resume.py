@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from yolov9.config.settings import TrainSettings
-from yolov9.engine.resume import check_not_finished, find_resumed, merge_settings
+from yolov9.engine.resume import already_finished, find_resumed, merge_settings, nothing_left
 from yolov9.errors import UserError
 
 SAVED = TrainSettings(data="old.yaml", epochs=50, batch_size=16, optimizer="SGD", close_mosaic=5, workers=8, seed=3)
@@ -79,11 +79,13 @@ def test_only_a_run_with_something_left_is_resumed(
     epoch: int, finished: bool, changes: dict[str, Any], allowed: bool
 ) -> None:
     content = progress_of(epoch, finished=finished)
-    if allowed:
-        check_not_finished(content, replace(SAVED, **changes))
-    else:
-        with pytest.raises(UserError, match="finished"):
-            check_not_finished(content, replace(SAVED, **changes))
+    assert nothing_left(content, replace(SAVED, **changes)) is not allowed
+
+
+def test_a_finished_run_is_told_how_to_go_on() -> None:
+    error = already_finished(progress_of(50, finished=True))
+    assert "50 of 50 epochs" in error.found
+    assert error.remedy == "--resume --epochs 60"
 
 
 def test_nothing_to_resume_is_a_user_error(tmp_path: Path) -> None:
