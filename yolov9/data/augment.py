@@ -8,8 +8,9 @@ from yolov9.data.geometry import Floats
 
 Picture = NDArray[np.uint8]
 
-HUE_LEVELS = 180
-"""OpenCV keeps the hue of an 8-bit picture as 0 … 179."""
+_DIAGONAL = (0, 1, 2), (0, 1, 2)
+_ROUND_TO_CUT_OFF = -0.49999
+"""Added before OpenCV rounds, so that 3.0 … 3.9999 become 3, as in the published recipe's tables."""
 MIXUP_BETA = 32.0
 """Both parameters of the Beta distribution of the blending ratio; published recipe."""
 COPY_PASTE_MAX_OVERLAP = 0.30
@@ -23,31 +24,31 @@ def hsv_factors(rng: np.random.Generator, gains: tuple[float, float, float]) -> 
     return np.asarray(1.0 + rng.uniform(-1.0, 1.0, 3) * gains)
 
 
-def hsv_tables(factors: Floats) -> NDArray[np.uint8]:
-    """Returns look-up tables (3, 256) that multiply hue (in a circle), saturation and value (limited)."""
-    products = factors[:, None] * np.arange(256.0)
-    products[0] %= HUE_LEVELS
-    return np.minimum(products, 255.0).astype(np.uint8)
+def scale_hsv(hsv: Picture, factors: Floats) -> None:
+    """Multiplies hue, saturation and value in place, cut off to whole levels and limited to 255.
+
+    A hue may come out as 180 … 182, which OpenCV takes for 0 … 2 when it converts back.
+    """
+    matrix = np.zeros((3, 4), np.float32)
+    matrix[_DIAGONAL] = factors
+    matrix[:, 3] = _ROUND_TO_CUT_OFF
+    cv2.transform(hsv, matrix, dst=hsv)
 
 
-def bgr_to_rgb_with_hsv(picture: Picture, factors: Floats | None, out: Picture) -> None:
+def bgr_to_rgb_with_hsv(picture: Picture, out: Picture, factors: Floats | None) -> None:
     """Changes the colours of a BGR picture and writes it as RGB.
 
     Args:
-        picture: BGR; its content is lost.
+        picture: BGR.
+        out: RGB picture of the same size; may be `picture`, or part of a larger one.
         factors: as from `hsv_factors`, or None for no change.
-        out: RGB picture of the same size.
     """
     if factors is None:
         cv2.cvtColor(picture, cv2.COLOR_BGR2RGB, dst=out)
         return
-    cv2.cvtColor(picture, cv2.COLOR_BGR2HSV, dst=picture)
-    # Three planes and three tables take less time than one table of three channels.
-    planes = cv2.split(picture)
-    for plane, table in zip(planes, hsv_tables(factors), strict=True):
-        cv2.LUT(plane, table, dst=plane)
-    cv2.merge(planes, dst=picture)
-    cv2.cvtColor(picture, cv2.COLOR_HSV2RGB, dst=out)
+    hsv = np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2HSV), np.uint8)
+    scale_hsv(hsv, factors)
+    cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, dst=out)
 
 
 def mixup_ratio(rng: np.random.Generator) -> float:

@@ -7,35 +7,52 @@ from numpy.typing import NDArray
 from yolov9.data.augment import Picture
 from yolov9.data.geometry import Floats, is_affine
 from yolov9.data.letterbox import BORDER_GREY
-from yolov9.data.tiles import ReadPicture, Rectangle, Tile
+from yolov9.data.tiles import Drawable, ReadPicture, Recolour, Rectangle, Tile
 
 _FLAGS = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 _GREY = (BORDER_GREY, BORDER_GREY, BORDER_GREY)
 
 
-def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture) -> None:
+def draw_turned(
+    tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None
+) -> None:
     """Draws what the matrix shows of a tile.
 
     Args:
         tile: what to draw.
         matrix: (3, 3) from canvas to output.
         read: called if the tile is visible.
-        out: (H, W, 3) BGR; changed where the tile is.
+        out: (H, W, 3); changed where the tile is.
+        recolour: see `compose`.
     """
     mask = _turned_target(tile.region, matrix, (out.shape[0], out.shape[1]))
     if not mask.any():
         return
     x1, y1, width, height = cv2.boundingRect(mask)
-    total = matrix @ tile.matrix()
-    source, pitch_xy = read(tile.picture, _largest_scale(total))
-    source = _replicated(source)
-    back = _shifted((1.0, 1.0)) @ _from_output(total, pitch_xy, (x1, y1))
-    if is_affine(total):
-        drawn = cv2.warpAffine(source, back[:2] / back[2, 2], (width, height), flags=_FLAGS, borderValue=_GREY)
-    else:
-        drawn = cv2.warpPerspective(source, back, (width, height), flags=_FLAGS, borderValue=_GREY)
+    source = read(tile.picture, _largest_scale(matrix @ tile.matrix()))
+    drawn = warp(source, matrix @ tile.matrix(), (x1, y1, x1 + width, y1 + height))
+    if recolour is not None:
+        recolour(drawn, drawn)
     place = slice(y1, y1 + height), slice(x1, x1 + width)
     cv2.copyTo(drawn, mask[place], out[place])
+
+
+def warp(source: Drawable, total: Floats, shown: Rectangle) -> Picture:
+    """Returns a part of the output with the source in it.
+
+    Args:
+        source: pixels.
+        total: (3, 3) from the full picture to the output.
+        shown: the part of the output.
+    """
+    replicated = np.asarray(cv2.copyMakeBorder(source.pixels, 1, 1, 1, 1, cv2.BORDER_REPLICATE))
+    back = _shifted((1.0, 1.0)) @ _from_output(total, source.pitch_xy, shown[:2])
+    size = shown[2] - shown[0], shown[3] - shown[1]
+    if is_affine(total):
+        drawn = cv2.warpAffine(replicated, back[:2] / back[2, 2], size, flags=_FLAGS, borderValue=_GREY)
+    else:
+        drawn = cv2.warpPerspective(replicated, back, size, flags=_FLAGS, borderValue=_GREY)
+    return np.asarray(drawn, dtype=np.uint8)
 
 
 def _turned_target(region: Rectangle, matrix: Floats, size_hw: tuple[int, int]) -> NDArray[np.uint8]:
@@ -69,7 +86,3 @@ def _shifted(by_xy: tuple[float, float]) -> Floats:
     shift = np.eye(3)
     shift[:2, 2] = by_xy
     return shift
-
-
-def _replicated(source: Picture) -> Picture:
-    return np.asarray(cv2.copyMakeBorder(source, 1, 1, 1, 1, cv2.BORDER_REPLICATE), dtype=np.uint8)

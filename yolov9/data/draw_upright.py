@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 
 from yolov9.data.augment import Picture
-from yolov9.data.draw_turned import draw_turned
+from yolov9.data.draw_turned import warp
 from yolov9.data.geometry import Floats
-from yolov9.data.tiles import Drawable, ReadPicture, Tile
+from yolov9.data.tiles import Drawable, ReadPicture, Recolour, Tile
 
 CANDIDATES = 24
 """Source pixels that a border may lie further out than needed."""
@@ -39,14 +39,17 @@ class Axis(NamedTuple):
     """How far the borders really are from whole output pixels."""
 
 
-def draw_upright(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture) -> None:
+def draw_upright(
+    tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None
+) -> None:
     """Draws what the matrix shows of a tile.
 
     Args:
         tile: what to draw.
         matrix: (3, 3) from canvas to output, axis-aligned.
         read: called if the tile is visible.
-        out: (H, W, 3) BGR; changed where the tile is.
+        out: (H, W, 3); changed where the tile is.
+        recolour: see `compose`.
     """
     scales, shifts = (matrix[0, 0].item(), matrix[1, 1].item()), (matrix[0, 2].item(), matrix[1, 2].item())
     spans = []
@@ -61,9 +64,11 @@ def draw_upright(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture) ->
     source, pitch_xy = read(tile.picture, max(abs(totals[0]), abs(totals[1])))
     x, y = (plan_axis(totals[a] * pitch_xy[a], starts[a], spans[a], source.shape[1 - a]) for a in (0, 1))
     if max(x.error_px, y.error_px) > TOLERABLE_PX:
-        draw_turned(tile, matrix, lambda *_: Drawable(source, pitch_xy), out)
+        (x1, x2), (y1, y2) = spans
+        drawn = warp(Drawable(source, pitch_xy), matrix @ tile.matrix(), (x1, y1, x2, y2))
+        _put(drawn, out[y1:y2, x1:x2], recolour)
     else:
-        _draw(source, x, y, out)
+        _draw(source, x, y, out, recolour)
 
 
 def shown_pixels(region: tuple[int, int], scale: float, shift: float, size: int) -> tuple[int, int]:
@@ -117,19 +122,37 @@ def _best_border(scale: float, start: float, nearest: int, step: int, shown: int
     return *best, best_error
 
 
-def _draw(source: Picture, x: Axis, y: Axis, out: Picture) -> None:
+def _draw(source: Picture, x: Axis, y: Axis, out: Picture, recolour: Recolour | None) -> None:
     part = _part(source, x.source, y.source)
     size = x.target[1] - x.target[0], y.target[1] - y.target[0]
-    columns, rows = _within(x), _within(y)
     place = out[_shown(y), _shown(x)]
-    if not (x.mirrored or y.mirrored) and place.shape[1::-1] == size:
-        cv2.resize(part, size, dst=place, interpolation=cv2.INTER_LINEAR)
+    # What is done pixel by pixel is done where there are fewer of them.
+    if part.shape[0] * part.shape[1] < size[0] * size[1]:
+        part = _mirrored(part, x.mirrored, y.mirrored)
+        if recolour is not None:
+            changed = np.empty(part.shape, np.uint8)
+            recolour(part, changed)
+            part = changed
+        if place.shape[1::-1] == size:
+            cv2.resize(part, size, dst=place, interpolation=cv2.INTER_LINEAR)
+        else:
+            place[...] = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)[_within(y), _within(x)]
         return
-    drawn = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR))[rows, columns]
-    if x.mirrored or y.mirrored:
-        cv2.flip(drawn, _FLIP_CODES[x.mirrored, y.mirrored], dst=place)
-    else:
+    drawn = np.asarray(cv2.resize(part, size, interpolation=cv2.INTER_LINEAR), np.uint8)
+    _put(_mirrored(drawn, x.mirrored, y.mirrored)[_within(y), _within(x)], place, recolour)
+
+
+def _put(drawn: Picture, place: Picture, recolour: Recolour | None) -> None:
+    if recolour is None:
         place[...] = drawn
+    else:
+        recolour(drawn, place)
+
+
+def _mirrored(picture: Picture, left_right: bool, upside_down: bool) -> Picture:
+    if not (left_right or upside_down):
+        return picture
+    return np.asarray(cv2.flip(picture, _FLIP_CODES[left_right, upside_down]), np.uint8)
 
 
 _FLIP_CODES = {(True, False): 1, (False, True): 0, (True, True): -1}
@@ -142,6 +165,9 @@ def _shown(axis: Axis) -> slice:
 
 
 def _within(axis: Axis) -> slice:
+    """Where the output pixels that are wanted lie among those that are drawn, once these are mirrored."""
+    if axis.mirrored:
+        return slice(axis.target[1] - axis.shown[1], axis.target[1] - axis.shown[0])
     return slice(axis.shown[0] - axis.target[0], axis.shown[1] - axis.target[0])
 
 

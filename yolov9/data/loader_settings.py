@@ -12,13 +12,11 @@ from yolov9.data.index import DatasetIndex
 from yolov9.data.order import BatchPlan
 from yolov9.data.rect import RectBatches, plan_rect_batches
 from yolov9.data.ring import RingLayout
-from yolov9.data.sample import SampleSettings
+from yolov9.data.sample import MIXED_SAMPLES, SampleSettings
 from yolov9.data.window import WindowLayout, plan_window
 
 MOSAIC_PICTURES = 4
 """Source pictures of a mosaic."""
-MIXED_SAMPLES = 2
-"""Mosaics of a blended sample."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ from yolov9.data.reader import PictureReader
 from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
 from yolov9.data.tiles import Drawable, mirror_matrix, turn_over_matrix
 
+MIXED_SAMPLES = 2
+"""Mosaics of a blended sample."""
 MAX_SUBSTITUTES = 16
 """Pictures of one sample that may turn out unreadable and be replaced before the sample is given up."""
 
@@ -135,7 +138,7 @@ class SampleMaker:
         self._order = PictureOrder(len(index), settings.seed if settings.shuffle else None, order)
         self._sequence = Sequence(settings.samples, settings.rank, settings.world)
         self._limits = PerspectiveLimits(*settings.perspective)
-        self._buffers = [np.empty((0, 0, 3), np.uint8)] * 2
+        self._buffers = [np.empty((0, 0, 3), np.uint8)] * MIXED_SAMPLES
 
     def make(self, epoch: int, position: int, out: Picture) -> Sample:
         """Writes one sample.
@@ -179,7 +182,7 @@ class SampleMaker:
             raise _UnreadableError(number, error) from None
         shape = out.shape[0], out.shape[1]
         picture, plan = letterbox(loaded, shape, auto=False, scaleup=False)
-        bgr_to_rgb_with_hsv(picture, None, out)
+        bgr_to_rgb_with_hsv(picture, out, None)
         one = self._labelled(number, {})
         objects = letterbox_objects(one, self._settings.imgsz, shape, scaleup=False)
         width, height = one.size_wh
@@ -206,20 +209,23 @@ class SampleMaker:
         else:
             one = self._labelled(number, failures)
             scenes.append(single_scene(rng, one, settings.imgsz, shape, self._limits))
-        canvas = self._paint(scenes, ratio, _flip_matrix(shape, upside_down, left_right), shape)
-        bgr_to_rgb_with_hsv(canvas, factors, out)
+        flip = _flip_matrix(shape, upside_down, left_right)
+        recolour = partial(bgr_to_rgb_with_hsv, factors=factors)
+        if len(scenes) == 1:
+            paint(scenes[0], flip, self._read, out, recolour)
+        else:
+            recolour(self._blend(scenes, ratio, flip, shape), out)
         boxes = [scene_boxes(scene, shape) for scene in scenes]
         labels = to_labels(np.concatenate([b[0] for b in boxes]), np.concatenate([b[1] for b in boxes]), shape)
         flip_labels(labels, upside_down=upside_down, left_right=left_right)
         return Sample(number, labels.astype(np.float32), is_mosaic)
 
-    def _paint(self, scenes: list[Scene], ratio: float, flip: Floats, shape: tuple[int, int]) -> Picture:
+    def _blend(self, scenes: list[Scene], ratio: float, flip: Floats, shape: tuple[int, int]) -> Picture:
         if self._buffers[0].shape[:2] != shape:
-            self._buffers = [np.empty((*shape, 3), np.uint8) for _ in range(2)]
-        for scene, buffer in zip(scenes, self._buffers, strict=False):
+            self._buffers = [np.empty((*shape, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
+        for scene, buffer in zip(scenes, self._buffers, strict=True):
             paint(scene, flip, self._read, buffer)
-        if len(scenes) > 1:
-            mixup(self._buffers[0], self._buffers[1], ratio)
+        mixup(*self._buffers, ratio)
         return self._buffers[0]
 
     def _mosaic(self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str]) -> Scene:

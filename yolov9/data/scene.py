@@ -6,6 +6,7 @@ Everything random about the geometry is drawn here, before any pixel is read.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 
 from yolov9.data.augment import Picture, copy_paste_candidates, copy_paste_choice, outline_mask
@@ -20,7 +21,7 @@ from yolov9.data.geometry import (
 from yolov9.data.letterbox import loaded_hw, plan_letterbox
 from yolov9.data.mosaic import compose
 from yolov9.data.objects import Objects, clip_objects, join_objects, mirror_objects, place_objects, warp_objects
-from yolov9.data.tiles import ReadPicture, Tile, letterbox_tile, mirror_matrix, mosaic_tiles
+from yolov9.data.tiles import ReadPicture, Recolour, Tile, letterbox_tile, mirror_matrix, mosaic_tiles
 
 
 class Labelled(NamedTuple):
@@ -125,17 +126,17 @@ def scene_boxes(scene: Scene, out_hw: tuple[int, int]) -> tuple[Floats, Floats]:
     return warp_objects(scene.objects, scene.matrix, scene.scale, out_hw, use_outlines=scene.use_outlines)
 
 
-def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture) -> None:
+def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None) -> None:
     """Draws a scene.
 
     Args:
         scene: what to draw.
         flip: (3, 3) matrix that is applied last.
-        read: see `compose`.
-        out: (H, W, 3) BGR, overwritten.
+        read, recolour: see `compose`.
+        out: (H, W, 3), overwritten.
     """
     matrix = flip @ scene.matrix
-    compose(scene.tiles, matrix, read, out)
+    compose(scene.tiles, matrix, read, out, recolour)
     if not scene.copied:
         return
     mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
@@ -144,5 +145,5 @@ def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture) -> None:
     mask = outline_mask(outlines, (out.shape[0], out.shape[1]))
     if mask.any():
         donor = np.empty_like(out)
-        compose(scene.tiles, mirrored, read, donor)
-        out[mask != 0] = donor[mask != 0]
+        compose(scene.tiles, mirrored, read, donor, recolour)
+        cv2.copyTo(donor, mask, out)
