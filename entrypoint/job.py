@@ -15,11 +15,12 @@ from entrypoint.contradictions import check_request
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
+from entrypoint.plan.processes import check_processes
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import find_run, interrupted_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir, not_writable
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
-from entrypoint.table import GIVES_WAY, plan_table
+from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
 from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import TrainSettings
@@ -51,7 +52,8 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         _remove_if_empty(run_dir)
         raise
     for line in plan_table(plan).splitlines():
-        LOG.log(logging.WARNING if GIVES_WAY in line else logging.INFO, "%s", line)
+        bad = any(mark in line for mark in (GIVES_WAY, DOES_NOT_FIT))
+        LOG.log(logging.WARNING if bad else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
     with _copy_of_data(request, plan) as copy:
         ending = run_trainer(write_plan(run_dir, request, facts, plan, data_copy=copy), facts, plan)
@@ -98,6 +100,7 @@ def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Pl
     if data:
         folders.append(Path(data).parent)
     facts = read_facts(request.report.root, folders)
+    check_processes(facts)  # Before threads are started to look at the data set.
     if getattr(request.settings, "stage", "off") != "off":
         from entrypoint.staging.survey import survey_staging  # Takes a quarter of a second, and is not always needed.
 

@@ -8,6 +8,8 @@ from entrypoint.units import size_text
 GAP = "  "
 GIVES_WAY = " (!)"
 """Mark of decisions that give way to a limit."""
+DOES_NOT_FIT = "DOES NOT FIT"
+"""Mark of a resource that the plan asks too much of."""
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
@@ -31,7 +33,7 @@ def plan_table(plan: Plan) -> str:
     parts = [table(rows)]
     for budget in plan.budgets:
         total = f"{size_text(budget.needed_bytes)} of {size_text(budget.available_bytes)}"
-        verdict = "fits" if budget.fits else "DOES NOT FIT"
+        verdict = "fits" if budget.fits else DOES_NOT_FIT
         lines = [("", need.what, size_text(need.size_bytes), need.reason) for need in budget.needs]
         parts.append(f"{budget.resource}: {total}, {verdict} ({budget.source})\n" + table(lines))
     parts.extend(f"note: {note}" for note in plan.notes)

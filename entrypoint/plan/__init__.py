@@ -12,8 +12,10 @@ from entrypoint.plan.cpus import cpu_share, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
 from entrypoint.plan.host_memory import plan_host_memory
+from entrypoint.plan.processes import fit_processes
 from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
+from entrypoint.units import size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
@@ -47,6 +49,8 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     share = cpu_share(facts, request, devices.ranks)
     on_gpu = bool(devices.gpus)
     workers = decide_workers(share, request, on_gpu=on_gpu)
+    threads = int(decide_threads(share, request, int(workers.value), on_gpu=on_gpu).value)
+    workers = fit_processes(facts, request, workers, threads=threads, ranks=devices.ranks, on_gpu=on_gpu)
     amp = decide_amp(devices.gpus, request)
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
     memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
@@ -181,12 +185,19 @@ def _warnings(request: JobRequest, budgets: tuple[Budget, ...], devices: Devices
 
 
 def _stop_if_strict(plan: Plan, request: JobRequest) -> None:
-    if not request.job.strict or not plan.degraded:
+    if not request.job.strict:
         return
-    first = plan.degraded[0]
-    raise UserError(
-        found="; ".join(f"{d.name} = {d.value} ({d.source}: {d.reason})" for d in plan.degraded),
-        needed="everything that was asked for, because of --strict",
-        remedy="change what is named above, or leave --strict out",
-        exit_code=ExitCode.NO_GPU if first.name == "device" else ExitCode.USAGE,
-    )
+    found = [f"{d.name} = {d.value} ({d.source}: {d.reason})" for d in plan.degraded]
+    found += [
+        f"{budget.resource}: {size_text(budget.needed_bytes)} of {size_text(budget.available_bytes)} ({budget.source})"
+        for budget in plan.budgets
+        if not budget.fits
+    ]
+    if found:
+        no_gpu = bool(plan.degraded) and plan.degraded[0].name == "device"
+        raise UserError(
+            found="; ".join(found),
+            needed="everything that was asked for, because of --strict",
+            remedy="change what is named above, or leave --strict out",
+            exit_code=ExitCode.NO_GPU if no_gpu else ExitCode.USAGE,
+        )

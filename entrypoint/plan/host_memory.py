@@ -8,6 +8,7 @@ from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import GIB, MIB, size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.errors import UserError
 
 RING_SLOTS = 4
 """Batches that are being filled, ready or in use at a time."""
@@ -23,6 +24,9 @@ WORKER_BYTES = 120 * MIB
 """A loader process: numpy and OpenCV (about 60 MiB private) and the pictures it holds decoded."""
 TRAINER_BYTES = {True: 2 * GIB, False: 600 * MIB}
 """The trainer process with PyTorch loaded, with and without CUDA."""
+LEAST_TRAINING_BYTES = 512 * MIB
+"""Of available memory: PyTorch, a trainer of the smallest model and its loaders. Measured (yolov9-t, 96 px, batch 4):
+the kernel ends it under a limit of 544 MiB, and it trains under 576 MiB."""
 MARGIN = 0.9
 """Share of the available memory that plans may fill."""
 NCCL_BYTES_PER_RANK = 32 * MIB
@@ -43,8 +47,18 @@ class HostMemoryPlan:
 def plan_host_memory(
     facts: HostFacts, request: JobRequest, *, workers: Decision, batch: int, ranks: int
 ) -> HostMemoryPlan:
-    """Returns ring, cache and tables. Slots give way first, then workers, then the cache is refused."""
+    """Returns ring, cache and tables. Slots give way first, then workers, then the cache is refused.
+
+    Raises:
+        UserError: no training fits into the memory.
+    """
     available = facts.memory.available_bytes
+    if isinstance(request.settings, TrainSettings) and available is not None and available < LEAST_TRAINING_BYTES:
+        raise UserError(
+            found=f"{size_text(available)} of memory are available ({facts.memory.source})",
+            needed=f"{size_text(LEAST_TRAINING_BYTES)} at the very least, for PyTorch and the smallest model",
+            remedy="a higher limit (docker run --memory 4g), or end other programs",
+        )
     allowed = None if available is None else int(available * MARGIN / request.job.jobs)
     slots, count = wanted_slots(request), int(workers.value)
 

@@ -71,6 +71,13 @@ def resolve_device(name: str, local_rank: int = 0) -> torch.device:
     numbers = [part.strip() for part in text.split(",")] if text not in ("", "cuda") else ["0"]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     number = numbers[local_rank] if local_rank < len(numbers) else ""
+    if count == 0:
+        raise UserError(
+            found=f"GPU {name} cannot be used by PyTorch: {_cuda_problem()}",
+            needed="a GPU with which CUDA works; that the driver lists it is not enough",
+            remedy="`check` tells more; docker run --gpus all … passes a GPU in; --device cpu runs without one",
+            exit_code=ExitCode.NO_GPU,
+        )
     if not number.isdigit() or int(number) >= count:
         raise UserError(
             found=f"--device {name}, and this process sees {count} usable GPU(s)",
@@ -79,6 +86,15 @@ def resolve_device(name: str, local_rank: int = 0) -> torch.device:
             exit_code=ExitCode.NO_GPU,
         )
     return torch.device("cuda", int(number))
+
+
+def _cuda_problem() -> str:
+    """What CUDA says when it is started; in one line."""
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # not annotated
+    except (RuntimeError, AssertionError) as error:
+        return str(error).splitlines()[0].strip()
+    return "it shows no device"
 
 
 def set_backend_switches(device: torch.device) -> None:

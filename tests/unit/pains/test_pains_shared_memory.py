@@ -99,7 +99,7 @@ def test_p07_the_ram_cache_is_sized_by_the_containers_limit(plan_on: PlanOn, fil
         assert "--cache disk" in plan["cache"].reason
 
 
-@pytest.mark.parametrize(("available", "value"), [(400 * MIB, "off"), (16 * GIB, "fast")])
+@pytest.mark.parametrize(("available", "value"), [(600 * MIB, "off"), (16 * GIB, "fast")])
 def test_p08_a_copy_is_measured_and_refused_when_the_memory_limit_is_too_low_for_it(
     tiny_set: Path, tmp_path: Path, available: int, value: str
 ) -> None:

@@ -117,6 +117,19 @@ def test_strict_stops_where_something_gives_way(facts_of: FactsOf) -> None:
         make_plan(facts_of(cpus=4), ask("--workers 8 --device cpu --strict"))
 
 
+def test_strict_stops_where_the_memory_is_estimated_not_to_suffice(facts_of: FactsOf) -> None:
+    words = "--device cpu --img 64 --batch 1 --prefetch 2"
+    assert not make_plan(facts_of(0.8), ask(words)).budgets[0].fits
+    with pytest.raises(UserError, match="found:  memory: "):
+        make_plan(facts_of(0.8), ask(f"{words} --strict"))
+
+
+def test_memory_in_which_no_model_can_be_trained_is_refused(facts_of: FactsOf) -> None:
+    with pytest.raises(UserError, match="docker run --memory"):
+        make_plan(facts_of(0.45), ask("--device cpu"))
+    assert make_plan(facts_of(0.45), ask("--device cpu", "val")).value("workers") == 1
+
+
 def test_strict_goes_on_when_all_is_as_asked(facts_of: FactsOf) -> None:
     assert make_plan(facts_of(cpus=16), ask("--workers 2 --device cpu --strict")).degraded == ()
 
