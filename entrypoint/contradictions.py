@@ -75,6 +75,9 @@ def _bad_lists(request: JobRequest, values: dict[str, Any]) -> Iterator[UserErro
     period = values.get("save_period")
     if period is not None and period < 1 and period not in (0, -1):
         yield _out_of_range(request, "save_period", "a whole number from 1 up, or -1 for never")
+    minutes = values.get("save_minutes")
+    if minutes is not None and not 0 <= minutes < math.inf:
+        yield _out_of_range(request, "save_minutes", "a number of minutes from 0 up")
 
 
 def _bad_name(request: JobRequest) -> Iterator[UserError]:

@@ -13,6 +13,13 @@ from torch import nn
 SHARED_DIR = Path(os.environ.get("YOLOV9_TEST_SHARED", Path(__file__).parents[2] / "shared"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How thorough the tests are that are repeated with other random moments."""
+    parser.addoption(
+        "--chaos-runs", type=int, default=8, help="trainings that are killed and resumed (tests/cli/chaos)"
+    )
+
+
 def _need(path: Path) -> Path:
     if not path.exists():
         pytest.skip(f"{path} is absent; set YOLOV9_TEST_SHARED to the folder that holds it")

@@ -107,6 +107,9 @@ class TrainSettings(RunSettings):
     freeze: list[int] = option([0], "--freeze", nargs="+", type=int, help="freeze the first N layers, or these layers")
     patience: int = option(100, "--patience", help="stop after this many epochs without a better score; 0: never")
     save_period: int = option(-1, "--save-period", help="also keep a checkpoint every N epochs; -1: never")
+    save_minutes: float = option(
+        10.0, "--save-minutes", help="longest time inside an epoch without a checkpoint, in minutes"
+    )
     nosave: bool = option(False, "--nosave", help="write last.pt at the end only, and no best.pt")
     noval: bool = option(False, "--noval", help="validate after the last epoch only")
     noplots: bool = option(False, "--noplots", help="draw no pictures of batches and curves")

@@ -33,6 +33,7 @@ OF_THIS_PROCESS = frozenset(
         "project",
         "quiet",
         "resume",
+        "save_minutes",
         "save_period",
         "stage",
         "sync_bn",

@@ -10,8 +10,7 @@ from yolov9.engine.session import Session
 from yolov9.engine.training_state import capture
 from yolov9.errors import ExitCode, UserError
 
-SAVE_INTERVAL_S = 600.0
-"""Longest time inside an epoch without a checkpoint."""
+SECONDS_PER_MINUTE = 60.0
 
 
 class RunSaver:
@@ -31,7 +30,8 @@ class RunSaver:
 
     def due(self) -> bool:
         """Tells whether it is time for a checkpoint inside the epoch."""
-        return not self._session.context.settings.nosave and self._clock() - self._saved_at >= SAVE_INTERVAL_S
+        settings = self._session.context.settings
+        return not settings.nosave and self._clock() - self._saved_at >= settings.save_minutes * SECONDS_PER_MINUTE
 
     def save_last(self, *, final: bool = False) -> None:
         """Writes last.pt in the background.
