@@ -62,6 +62,10 @@ demo: $(VENV)/ready ## train on a drawn data set (no GPU needed) and detect in o
 test: $(VENV)/ready ## run the tests; says which ones this machine cannot run, and why
 	$(PY) -m pytest $(PYTEST)
 
+.PHONY: chaos
+chaos: $(VENV)/ready ## kill 200 trainings and break the disk under 200 more (half an hour)
+	$(PY) -m pytest tests/cli/chaos --chaos-runs 200 $(PYTEST)
+
 .PHONY: lint
 lint: $(VENV)/lint-ready ## check style, types, the Dockerfile and the shell scripts
 	$(VENV)/bin/ruff check .

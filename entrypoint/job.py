@@ -17,7 +17,7 @@ from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
 from entrypoint.plan.processes import check_processes
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import find_run, interrupted_run, resumed_options
+from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir, not_writable
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
 from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
@@ -42,6 +42,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
     request, run_dir = prepare_request(command, argv)
     setup_logging(quiet=request.settings.quiet)
     if run_dir is None:
+        _say_unfinished(request)
         run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
     else:
         check_writable(run_dir)
@@ -163,6 +164,16 @@ def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str
     from entrypoint.staging.hold import data_copy  # Takes a quarter of a second, and is not always needed.
 
     return data_copy(getattr(request.settings, "data", ""), target, request.environment)
+
+
+def _say_unfinished(request: JobRequest) -> None:
+    """A second `train --name X` is often meant to go on with the first."""
+    former = Path(project_of(request)) / request.settings.name
+    left = epochs_left(former) if request.command == "train" else None
+    if left is not None:
+        LOG.warning(
+            "%s has trained %d of %d epochs; to go on with it instead: train --resume %s", former, *left, former
+        )
 
 
 def _python_path() -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from entrypoint.request import Source
 from yolov9.engine.atomic_file import previous_of
+from yolov9.engine.find_weights import newest_run
 from yolov9.errors import UserError
 
 OF_THIS_START = frozenset({"resume", "continue_run", "project", "name", "exist_ok", "config", "strict", "quiet"})
@@ -24,10 +25,10 @@ def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
         UserError: there is no such run or checkpoint.
     """
     if wanted == "auto":
-        found = sorted(project.glob("*/weights/last.pt"), key=lambda path: path.stat().st_mtime)
-        if not found:
+        newest = newest_run(project)
+        if newest is None:
             raise _nothing(f"--resume: no last.pt under {project.absolute()}")
-        checkpoint = found[-1]
+        checkpoint = newest
     else:
         path = Path(wanted).expanduser()
         checkpoint = path / "weights" / "last.pt" if path.is_dir() else path
@@ -57,6 +58,26 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def epochs_left(run_dir: Path) -> tuple[int, int] | None:
+    """Returns how many epochs a run has trained and how many it was to train; None when there is nothing to go on with.
+
+    Read from its tables, because opening a checkpoint takes PyTorch. A run that its patience ended counts as well: it
+    can be extended.
+    """
+    if not interrupted_run(run_dir):
+        return None
+    try:
+        wanted = int(json.loads((run_dir / "plan.json").read_text(encoding="utf-8"))["settings"]["epochs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    try:
+        rows = (run_dir / "results.csv").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        rows = []
+    trained = max(0, len(rows) - 1)
+    return (trained, wanted) if trained < wanted else None
 
 
 def _nothing(found: str) -> UserError:

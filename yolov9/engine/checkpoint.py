@@ -55,6 +55,8 @@ class Progress:
     best_epoch: int = 0
     loss_sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
     """Sums of box, class and distribution loss over the epoch so far, and the number of micro-batches in them."""
+    rows: list[list[str]] = field(default_factory=list)
+    """Rows of results.csv, one of each epoch that is complete, so that none is lost with that file."""
     finished: bool = False
     """The run has come to its end, by its epochs or by its patience."""
 
@@ -67,6 +69,8 @@ def training_content(
     training: dict[str, Any],
 ) -> dict[str, Any]:
     """Returns the content of a file that a run can be resumed from."""
+    # The file is written in a thread, while the run adds rows to its list.
+    now = {**vars(progress), "rows": list(progress.rows)}
     return {
         "format": FORMAT,
         "graph": facts.graph,
@@ -76,7 +80,7 @@ def training_content(
         "model": dict(model),
         "ema": dict(ema),
         "epoch": progress.epoch,
-        "training": {**training, "progress": dict(vars(progress))},
+        "training": {**training, "progress": now},
         "versions": {"yolov9": __version__, "torch": str(torch.__version__)},
     }
 

@@ -9,6 +9,7 @@ from yolov9.data.loader import Batch
 from yolov9.engine.batch_pictures import draw_predictions, draw_targets
 from yolov9.engine.checkpoint import BEST, LAST
 from yolov9.engine.heartbeat import Heartbeat
+from yolov9.engine.optional_file import optional_file
 from yolov9.engine.plots import draw_confusion, draw_curve
 from yolov9.engine.precision import validation_precision
 from yolov9.engine.session import Session
@@ -46,7 +47,8 @@ def validate_final(session: Session, heart: Heartbeat, *, draw: bool) -> Validat
     for line in class_table(result, model.names):
         LOG.info("%s", line)
     if draw:
-        draw_diagrams(result, model.names, context.run_dir)
+        with optional_file(f"a diagram in {context.run_dir}"):
+            draw_diagrams(result, model.names, context.run_dir)
     return result
 
 
@@ -69,8 +71,9 @@ class BatchPictures:
             return
         images, targets = batch.images.numpy(), batch.targets.numpy()
         stem = self._folder / f"val_batch{self._drawn}"
-        draw_targets(images, targets, self._names, stem.with_name(f"{stem.name}_labels.jpg"))
-        draw_predictions(images, found, self._names, stem.with_name(f"{stem.name}_pred.jpg"))
+        with optional_file(f"{stem}_*.jpg"):
+            draw_targets(images, targets, self._names, stem.with_name(f"{stem.name}_labels.jpg"))
+            draw_predictions(images, found, self._names, stem.with_name(f"{stem.name}_pred.jpg"))
         self._drawn += 1
 
 

@@ -10,6 +10,17 @@ NEWEST_UNDER = Path("runs/train")
 """Where training puts its runs when nothing else is said."""
 
 
+def newest_run(project: Path) -> Path | None:
+    """Returns the last.pt of the run under a folder that was saved last, or None.
+
+    Where only the generation before is left, because a crash came in between, last.pt itself is not there.
+    """
+    generations = [*project.glob("*/weights/last.pt"), *project.glob("*/weights/last-previous.pt")]
+    if not generations:
+        return None
+    return max(generations, key=lambda path: path.stat().st_mtime).with_name("last.pt")
+
+
 def find_weights(text: str, environment: Environment | None = None) -> Path:
     """Returns the path of a weights file.
 

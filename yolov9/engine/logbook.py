@@ -1,12 +1,12 @@
 """What a run tells: log lines, results.csv and TensorBoard."""
 
-import csv
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from yolov9.engine.atomic_file import write_text_atomically
+from yolov9.engine.event_file import EventFile
+from yolov9.engine.optional_file import optional_file
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 
@@ -36,41 +36,50 @@ class ResultsFile:
     """results.csv: one row an epoch, every epoch once.
 
     Args:
-        path: the file.
-        first_epoch: rows of this epoch and later ones, left from before a resume, are dropped.
+        path: the file; it is written anew each time.
+        rows: rows so far, which a checkpoint remembers; new ones are added to this list.
     """
 
-    def __init__(self, path: Path, first_epoch: int = 0) -> None:
+    def __init__(self, path: Path, rows: list[list[str]]) -> None:
         self._path = path
-        self._rows = _rows_before(path, first_epoch)
+        self._rows = rows
+        self._complete = False
 
     def add(self, epoch: int, values: Mapping[str, float]) -> None:
         """Adds the row of an epoch; a value that was not measured stays empty."""
         cells = [f"{values[name]:.5g}" if name in values else "" for name in COLUMNS[1:]]
         self._rows.append([str(epoch), *cells])
+        self._write()
+
+    def complete(self) -> None:
+        """Tries again when the last row could not be written."""
+        if not self._complete:
+            self._write()
+
+    def _write(self) -> None:
         lines = [",".join(row) for row in [list(COLUMNS), *self._rows]]
         try:
             write_text_atomically(self._path, "\n".join(lines) + "\n")
+            self._complete = True
         except OSError as error:
+            self._complete = False
             LOG.error(
                 "%s could not be written: %s; its rows are kept and written with the next epoch", self._path, error
             )
 
 
 class Board:
-    """TensorBoard scalars; without the tensorboard package, or when its file cannot be written, it does nothing.
+    """TensorBoard scalars; without the tensorboard package, or when its file cannot be made, it does nothing.
 
     Args:
         folder: run folder.
-        first_epoch: later points, left from before a resume, are hidden.
+        first_epoch: points of this epoch and later ones, left from before a resume, are hidden.
     """
 
     def __init__(self, folder: Path, first_epoch: int = 0) -> None:
-        self._writer: Any = None
+        self._file: EventFile | None = None
         try:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(folder), purge_step=first_epoch or None)
+            self._file = EventFile(folder, first_epoch)
         except ImportError:
             LOG.info("tensorboard is not installed: no event file is written")
         except OSError as error:
@@ -78,20 +87,18 @@ class Board:
 
     def add(self, epoch: int, values: Mapping[str, float]) -> None:
         """Adds one point to each curve."""
-        if self._writer is None:
+        if self._file is None:
             return
         try:
-            for name, value in values.items():
-                self._writer.add_scalar(name, value, epoch)
-            self._writer.flush()
+            self._file.add(epoch, values)
         except OSError as error:
-            LOG.error("TensorBoard file could not be written: %s; no more points are added", error)
-            self._writer = None
+            LOG.error("TensorBoard file could not be written: %s; its points are written with the next epoch", error)
 
     def close(self) -> None:
-        """Writes what is left."""
-        if self._writer is not None:
-            self._writer.close()
+        """Ends the file."""
+        if self._file is not None:
+            with optional_file("the end of the TensorBoard file"):
+                self._file.close()
 
 
 class ProgressLines:
@@ -151,11 +158,3 @@ def make_run_folder(run_dir: Path) -> None:
             remedy="--project FOLDER, or mount a writable folder at /runs",
             exit_code=ExitCode.OUTPUT_NOT_WRITABLE,
         ) from None
-
-
-def _rows_before(path: Path, first_epoch: int) -> list[list[str]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))[1:]
-    return [row for row in rows if row and row[0].strip().isdigit() and int(row[0]) < first_epoch]

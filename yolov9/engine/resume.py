@@ -7,7 +7,9 @@ from typing import Any
 
 from yolov9.config.recipe import Recipe, recipe_from_dict
 from yolov9.config.settings import TrainSettings
+from yolov9.engine.atomic_file import previous_of
 from yolov9.engine.checkpoint import LAST, newest_loadable
+from yolov9.engine.find_weights import newest_run
 from yolov9.errors import UserError
 from yolov9.logs import LOG
 
@@ -71,16 +73,17 @@ def find_resumed(settings: TrainSettings, run_dir: Path) -> tuple[Path, dict[str
     """
     if settings.resume != AUTO:
         return newest_loadable(Path(settings.resume))
-    if (run_dir / "weights" / LAST).exists():
-        return newest_loadable(run_dir)
-    found = sorted(run_dir.parent.glob(f"*/weights/{LAST}"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    last = run_dir / "weights" / LAST
+    if last.exists() or previous_of(last).exists():
+        return newest_loadable(last)
+    newest = newest_run(run_dir.parent)
+    if newest is None:
         raise UserError(
             found=f"no run under {run_dir.parent} has a weights/{LAST}",
             needed="a run that was stopped",
             remedy="--resume RUN/weights/last.pt, or leave --resume out",
         )
-    return newest_loadable(found[-1])
+    return newest_loadable(newest)
 
 
 def merge_settings(

@@ -16,6 +16,7 @@ from yolov9.engine.final_validation import validate_final
 from yolov9.engine.gpu_memory import peak_text
 from yolov9.engine.heartbeat import Heartbeat
 from yolov9.engine.logbook import RESULTS_FILE, Board, ProgressLines, ResultsFile, epoch_values
+from yolov9.engine.optional_file import optional_file
 from yolov9.engine.plots import draw_labels, draw_results
 from yolov9.engine.schedule import mosaic_off_epoch
 from yolov9.engine.session import Session
@@ -41,7 +42,7 @@ class RunReport:
         self._active = context.ranks.is_first
         self._plots = self._active and not context.settings.noplots
         first_epoch = session.progress.epoch
-        self._results = ResultsFile(context.run_dir / RESULTS_FILE, first_epoch) if self._active else None
+        self._results = ResultsFile(context.run_dir / RESULTS_FILE, session.progress.rows) if self._active else None
         self._board = Board(context.run_dir, first_epoch) if self._active else None
         self._lines = ProgressLines()
         self._began = self._epoch_began = time.monotonic()
@@ -79,7 +80,9 @@ class RunReport:
         )
         self._say_mosaic(settings)
         if self._plots:
-            draw_labels(session.train_index.labels, session.model.names, context.run_dir / "labels.jpg")
+            picture = context.run_dir / "labels.jpg"
+            with optional_file(picture):
+                draw_labels(session.train_index.labels, session.model.names, picture)
 
     def start_epoch(self) -> None:
         """Starts the clocks of an epoch."""
@@ -97,7 +100,8 @@ class RunReport:
         shown = batch.images[:MOST_TILES].cpu().permute(0, 2, 3, 1).float()
         images = (shown * GREY_LEVELS).round().numpy().astype(np.uint8)
         picture = self._session.context.run_dir / f"train_batch{progress.batch}.jpg"
-        draw_targets(np.ascontiguousarray(images), batch.rows.numpy(), self._session.model.names, picture)
+        with optional_file(picture):
+            draw_targets(np.ascontiguousarray(images), batch.rows.numpy(), self._session.model.names, picture)
 
     def inside_epoch(self, wait_s: float) -> bool:
         """Writes a line when the last one is long ago; returns whether it did.
@@ -151,11 +155,14 @@ class RunReport:
         if not self._active:
             return
         context = self._session.context
+        if self._results is not None:
+            self._results.complete()
         validate_final(self._session, self._heart, draw=self._plots)
         if context.precision.device.type == "cuda":
             LOG.info("GPU memory used at most: %s", peak_text(context.precision.device))
         if self._plots:
-            draw_results(context.run_dir / RESULTS_FILE)
+            with optional_file(context.run_dir / "results.png"):
+                draw_results(context.run_dir / RESULTS_FILE)
         LOG.info("done in %.0f s; results are in %s", time.monotonic() - self._began, context.run_dir)
 
     def _speed(self) -> str:

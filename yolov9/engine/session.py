@@ -18,6 +18,7 @@ from yolov9.engine.flat import FlatParameters
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
 from yolov9.engine.model_setup import freeze_layers, make_model, place_model
 from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_parameters
+from yolov9.engine.optional_file import optional_file
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import Schedule, lr_shape, scaled_weight_decay
 from yolov9.engine.step import TrainStep
@@ -90,7 +91,9 @@ def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
             allow_bad_labels=settings.allow_bad_labels,
         )
         if context.ranks.is_first:
-            index.summary.write_report(context.run_dir / f"data_{split}.txt")
+            report = context.run_dir / f"data_{split}.txt"
+            with optional_file(report):
+                index.summary.write_report(report)
         return index
 
     train = build("train", settings.min_items)

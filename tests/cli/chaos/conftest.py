@@ -100,9 +100,9 @@ class Trainers:
         assert self._answer() == {"threads": 1}, "a fork copies only the thread that forks"
 
     def start(self, run_dir: Path, settings: dict[str, Any], **variables: str) -> int:
-        """Starts to train in a folder; returns the process id, which is also that of its group."""
-        run_dir.mkdir(parents=True, exist_ok=True)
-        plan = run_dir / "plan.json"
+        """Starts to train; returns the process id, which is also that of its group. The log is beside the folder."""
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        plan = run_dir.with_name("plan.json")
         values = {"command": "train", "settings": settings, "run_dir": str(run_dir)}
         plan.write_text(json.dumps(values))
         assert self._process.stdin is not None
@@ -174,9 +174,9 @@ def chaos_settings(chaos_dir: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def undisturbed(trainers: Trainers, chaos_dir: Path, chaos_settings: dict[str, Any]) -> Path:
     """Folder of a run that nothing has happened to."""
-    run_dir = chaos_dir / "undisturbed"
+    run_dir = chaos_dir / "undisturbed" / "run"
     trainers.start(run_dir, chaos_settings)
-    assert trainers.status() == 0, (run_dir / "trainer.log").read_text()
+    assert trainers.status() == 0, run_dir.with_name("trainer.log").read_text()
     return run_dir
 
 

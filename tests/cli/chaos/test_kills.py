@@ -129,39 +129,39 @@ def test_a_killed_run_ends_like_the_undisturbed_one(
     chaos = Chaos(trainers, watch, seed)
     # Every other run also saves after each micro-batch, as a long epoch does by the clock.
     settings = {**chaos_settings, "save_minutes": 0.0 if seed % 2 else 10.0}
-    (tmp_path / "weights").mkdir()
+    run_dir, log = tmp_path / "run", tmp_path / "trainer.log"
+    (run_dir / "weights").mkdir(parents=True)
     kills = 0
     for _ in range(int(chaos.rng.integers(1, MOST_KILLS + 1))):
-        mark, status = chaos.run_and_kill(tmp_path, resumed(settings, tmp_path))
+        mark, status = chaos.run_and_kill(run_dir, resumed(settings, run_dir))
         if status == 0:
             break
-        log = (tmp_path / "trainer.log").read_text()
-        assert status == -signal.SIGKILL, f"{mark}: {log}"
+        assert status == -signal.SIGKILL, f"{mark}: {log.read_text()}"
         kills += 1
         tally[f"kills {mark}"] += 1
-        tally[f"left {where(tmp_path)}"] += 1
-        if where(tmp_path) == "after the last epoch":
+        tally[f"left {where(run_dir)}"] += 1
+        if where(run_dir) == "after the last epoch":
             break
     else:
-        pid = trainers.start(tmp_path, resumed(settings, tmp_path))
+        pid = trainers.start(run_dir, resumed(settings, run_dir))
         status = trainers.status()
-        assert status == 0, (tmp_path / "trainer.log").read_text()
+        assert status == 0, log.read_text()
         assert alive_in_group(pid) == []
     tally["runs"] += 1
     tally[f"runs killed {kills} times"] += 1
-    expected, found = state_of(undisturbed), state_of(tmp_path)
+    expected, found = state_of(undisturbed), state_of(run_dir)
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
-    best, good = (torch.load(run / "weights" / "best.pt", weights_only=True) for run in (undisturbed, tmp_path))
+    best, good = (torch.load(run / "weights" / "best.pt", weights_only=True) for run in (undisturbed, run_dir))
     assert all(torch.equal(best["model"][name], good["model"][name]) for name in best["model"])
 
 
 def test_loader_processes_of_a_killed_trainer_end_by_themselves(
     tmp_path: Path, trainers: Any, watch: Any, chaos_settings: dict[str, Any]
 ) -> None:
-    (tmp_path / "weights").mkdir()
-    with watch(tmp_path / "weights") as files:
-        pid = trainers.start(tmp_path, chaos_settings)
+    (tmp_path / "run" / "weights").mkdir(parents=True)
+    with watch(tmp_path / "run" / "weights") as files:
+        pid = trainers.start(tmp_path / "run", chaos_settings)
         while MARKS["when a save begins"] not in files.read():
             assert not trainers.ended(60, files.descriptor)
     assert len(alive_in_group(pid)) > 1

@@ -17,11 +17,12 @@ def test_columns_are_those_of_the_reference(parity_dir: Path) -> None:
     assert tuple(header.split(",")) == COLUMNS
 
 
-def test_a_resumed_file_has_no_epoch_twice(tmp_path: Path) -> None:
-    first = ResultsFile(tmp_path / "results.csv")
+def test_a_resumed_file_has_the_rows_of_its_checkpoint_and_no_epoch_twice(tmp_path: Path) -> None:
+    remembered: list[list[str]] = []
+    first = ResultsFile(tmp_path / "results.csv", remembered)
     for epoch in range(3):
         first.add(epoch, values(epoch))
-    second = ResultsFile(tmp_path / "results.csv", first_epoch=2)
+    second = ResultsFile(tmp_path / "results.csv", remembered[:2])
     second.add(2, values(20))
     second.add(3, values(30))
     rows = [line.split(",")[:2] for line in (tmp_path / "results.csv").read_text().splitlines()[1:]]
@@ -31,12 +32,20 @@ def test_a_resumed_file_has_no_epoch_twice(tmp_path: Path) -> None:
 def test_rows_that_could_not_be_written_come_with_the_next_epoch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    results = ResultsFile(tmp_path / "later" / "results.csv")
+    results = ResultsFile(tmp_path / "later" / "results.csv", [])
     results.add(0, values(0))
     assert "could not be written" in caplog.text
     (tmp_path / "later").mkdir()
     results.add(1, values(1))
     assert len((tmp_path / "later" / "results.csv").read_text().splitlines()) == 3
+
+
+def test_a_row_that_could_not_be_written_is_tried_again_at_the_end(tmp_path: Path) -> None:
+    results = ResultsFile(tmp_path / "later" / "results.csv", [])
+    results.add(0, values(0))
+    (tmp_path / "later").mkdir()
+    results.complete()
+    assert len((tmp_path / "later" / "results.csv").read_text().splitlines()) == 2
 
 
 def test_an_epoch_without_validation_has_empty_scores() -> None:
