@@ -118,7 +118,7 @@ def test_strict_stops_where_something_gives_way(facts_of: FactsOf) -> None:
 
 
 def test_strict_stops_where_the_memory_is_estimated_not_to_suffice(facts_of: FactsOf) -> None:
-    words = "--device cpu --img 64 --batch 1 --prefetch 2"
+    words = "--device cpu --img 64 --batch 1 --prefetch 2 --workers 1"
     assert not make_plan(facts_of(0.8), ask(words)).budgets[0].fits
     with pytest.raises(UserError, match="found:  memory: "):
         make_plan(facts_of(0.8), ask(f"{words} --strict"))
