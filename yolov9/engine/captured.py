@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from yolov9.engine.out_of_memory import is_out_of_memory
 from yolov9.logs import LOG
 
 Gradient = Callable[[Tensor, Tensor], Tensor]
@@ -48,6 +49,13 @@ class _Graph:
 
 
 @dataclass
+class GraphPool:
+    """Memory that the graphs of several caches share: they never run at the same time."""
+
+    handle: Any = None
+
+
+@dataclass
 class GraphCache:
     """Runs a gradient function through one CUDA graph per batch shape.
 
@@ -59,10 +67,9 @@ class GraphCache:
     """
 
     run: Gradient
+    pool: GraphPool = field(default_factory=GraphPool)
     _seen: set[_Shape] = field(default_factory=set)
     _graphs: dict[_Shape, _Graph] = field(default_factory=dict)
-    _pool: Any = None
-    """Memory that all graphs share: they never run at the same time."""
     _broken: bool = False
 
     def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
@@ -74,6 +81,9 @@ class GraphCache:
 
         Returns:
             Total loss, a scalar on the GPU that the next call overwrites.
+
+        Raises:
+            RuntimeError: out of memory, also while capturing; nothing was added then.
         """
         shape = _Shape(images.shape, targets.shape)
         graph = self._graphs.get(shape)
@@ -87,18 +97,32 @@ class GraphCache:
         try:
             self._graphs[shape] = self._capture(images, targets)
         except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             self._broken = True
             LOG.warning("the step runs without CUDA graphs, slower: %s", str(error).splitlines()[0])
             return self.run(images, targets)
         return self._graphs[shape].replay(images, targets)
 
+    def has(self, images: torch.Size, targets: torch.Size) -> bool:
+        """Tells whether batches of these shapes are replayed, which takes no more memory."""
+        return _Shape(images, targets) in self._graphs
+
+    def forget(self) -> bool:
+        """Gives the memory of all graphs back; tells whether there were any. Caches of one pool forget together."""
+        had = bool(self._graphs)
+        self._graphs.clear()
+        self._seen.clear()
+        self.pool.handle = None
+        return had
+
     def _capture(self, images: Tensor, targets: Tensor) -> _Graph:
         held_images, held_targets = images.clone(), targets.clone()
         # Blocks cached by the batch that ran without a graph cannot be used by one.
         torch.cuda.empty_cache()
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
+        if self.pool.handle is None:
+            self.pool.handle = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+        with torch.cuda.graph(graph, pool=self.pool.handle, stream=torch.cuda.current_stream()):
             total = self.run(held_images, held_targets)
         return _Graph(graph, held_images, held_targets, total)

@@ -28,19 +28,19 @@ def limit_allocator(device: torch.device, share: float | None) -> None:
     limit = allocator_limit_bytes(total, share)
     if not limit:
         raise UserError(
-            found=f"--gpu-share {share:g} of {_gb(total)}",
-            needed=f"more than the {_gb(OVERHEAD_BYTES)} that CUDA and its libraries take",
+            found=f"--gpu-share {share:g} of {gigabytes(total)}",
+            needed=f"more than the {gigabytes(OVERHEAD_BYTES)} that CUDA and its libraries take",
             remedy=f"--gpu-share {min(1.0, 2 * OVERHEAD_BYTES / total):.2g} or more",
             exit_code=ExitCode.NO_GPU,
         )
     torch.cuda.set_per_process_memory_fraction(limit / total, device)
     LOG.info(
         "GPU memory: at most %s for tensors, --gpu-share %g of %s without %s for CUDA and its libraries; %s are free",
-        _gb(limit),
+        gigabytes(limit),
         share,
-        _gb(total),
-        _gb(OVERHEAD_BYTES),
-        _gb(free),
+        gigabytes(total),
+        gigabytes(OVERHEAD_BYTES),
+        gigabytes(free),
     )
 
 
@@ -49,8 +49,9 @@ def peak_text(device: torch.device) -> str:
     if device.type != "cuda":
         return ""
     reserved, used = torch.cuda.max_memory_reserved(device), torch.cuda.max_memory_allocated(device)
-    return f"{_gb(reserved)} ({_gb(used)} in tensors)"
+    return f"{gigabytes(reserved)} ({gigabytes(used)} in tensors)"
 
 
-def _gb(size_bytes: float) -> str:
+def gigabytes(size_bytes: float) -> str:
+    """Returns a size as people read it: `12.3 GB`."""
     return f"{size_bytes / BYTES_PER_GB:.1f} GB"

@@ -43,10 +43,12 @@ class Lion(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
+        groups = [(group, [p for p in group["params"] if p.grad is not None]) for group in self.param_groups]
+        # All memory is taken before anything changes, so that a step that runs out of it can be repeated.
+        updates = [self._directions(params, group) if params else [] for group, params in groups]
+        for (group, params), directions in zip(groups, updates, strict=True):
             if params:
-                self._update(params, [self._momentum(p) for p in params], group)
+                self._move(params, directions, group)
         return loss
 
     def _momentum(self, param: Tensor) -> Tensor:
@@ -56,12 +58,18 @@ class Lion(Optimizer):
         momentum: Tensor = state["exp_avg"]
         return momentum
 
-    @staticmethod
-    def _update(params: list[Tensor], momenta: list[Tensor], group: dict[str, Any]) -> None:
-        lr, (beta1, beta2) = group["lr"], group["betas"]
-        grads = [p.grad for p in params if p.grad is not None]
-        updates = torch._foreach_lerp(momenta, grads, 1 - beta1)
-        torch._foreach_sign_(updates)
+    def _directions(self, params: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+        momenta = [self._momentum(p) for p in params]
+        directions = torch._foreach_lerp(momenta, _gradients(params), 1 - group["betas"][0])
+        torch._foreach_sign_(directions)
+        return list(directions)
+
+    def _move(self, params: list[Tensor], directions: list[Tensor], group: dict[str, Any]) -> None:
+        lr, momenta = group["lr"], [self._momentum(p) for p in params]
         torch._foreach_mul_(params, 1 - lr * group["weight_decay"])
-        torch._foreach_add_(params, updates, alpha=-lr)
-        torch._foreach_lerp_(momenta, grads, 1 - beta2)
+        torch._foreach_add_(params, directions, alpha=-lr)
+        torch._foreach_lerp_(momenta, _gradients(params), 1 - group["betas"][1])
+
+
+def _gradients(params: list[Tensor]) -> list[Tensor]:
+    return [p.grad for p in params if p.grad is not None]

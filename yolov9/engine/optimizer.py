@@ -101,18 +101,29 @@ def can_skip_on_device(optimizer: Optimizer) -> bool:
 
 
 def prepare_state(optimizer: Optimizer) -> None:
-    """Gives SGD zero momenta where it has none yet.
+    """Gives SGD zero momenta and Adam zero moments where they have none yet.
 
     A first step from zeros is the same as a first step without momentum, and a fused first step that is skipped would
-    otherwise leave memory that nobody has written.
+    otherwise leave memory that nobody has written. The memory is taken now, not in the middle of the first step.
     """
     for group in optimizer.param_groups:
-        if not group.get("momentum"):
-            continue
         for parameter in group["params"]:
-            state = optimizer.state[parameter]
-            if parameter.requires_grad and state.get("momentum_buffer") is None:
-                state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            if parameter.requires_grad and not optimizer.state[parameter]:
+                optimizer.state[parameter].update(_first_state(parameter, group))
+
+
+def _first_state(parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+    if "momentum" in group:
+        names = ["momentum_buffer"] if group["momentum"] else []
+    elif "amsgrad" in group:
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+    else:
+        names = ["exp_avg"]
+    state = {name: torch.zeros_like(parameter, memory_format=torch.preserve_format) for name in names}
+    if "amsgrad" in group:
+        # Step counters live on the CPU unless the kernel that reads them is fused.
+        state["step"] = torch.zeros((), device=parameter.device if group["fused"] else "cpu")
+    return state
 
 
 def optimizer_state(optimizer: Optimizer, groups: ParameterGroups) -> dict[str, dict[str, Tensor]]:

@@ -1,10 +1,9 @@
-"""One optimisation step: gradients of one or several micro-batches, then one update of weights and average.
+"""One optimisation step: gradients of one or several batches, then one update of weights and average.
 
 Nothing here waits for the device: losses and faults are counted in tensors and read once in a while. On a GPU in half
 precision forward, loss and backward of each batch shape are one CUDA graph.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from yolov9.engine.captured import Gradient, GraphCache
+from yolov9.engine.batch_gradient import BatchGradient, Resize
 from yolov9.engine.distributed import Ranks, gather_on_first, sum_gradients
 from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
+from yolov9.engine.loss_meter import LossMeter
+from yolov9.engine.micro_batches import MicroBatches, Undo
 from yolov9.engine.optimizer import can_skip_on_device, prepare_state
 from yolov9.engine.precision import Precision
+from yolov9.engine.split_policy import SplitPolicy
 from yolov9.loss import DetectionLoss
-from yolov9.ops.recompute import recompute_activations
 
 CLIP_NORM = 10.0
 """Largest norm of the gradient of all parameters together; fixed in the published training loop."""
-LOSS_NAMES = ("box", "cls", "dfl")
 
 
 @dataclass(frozen=True)
@@ -34,39 +34,6 @@ class Faults:
     """Since the start of this process."""
     in_a_row: int
     """Without a good update in between, up to now."""
-
-
-class LossMeter:
-    """Sums of the three loss terms over micro-batches, kept on the device; terms that are not finite are left out."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._sums = torch.zeros(len(LOSS_NAMES) + 1, dtype=torch.float64, device=device)
-
-    def add(self, items: Tensor) -> None:
-        """Adds box, class and distribution terms (float, shape 3), each per picture."""
-        row = torch.cat((items.detach().double(), items.new_ones(1).double()))
-        self._sums += torch.where(torch.isfinite(row).all(), row, 0.0)
-
-    def state(self) -> list[float]:
-        """Returns the three sums and the number of micro-batches; waits for the device."""
-        return [float(value) for value in self._sums.tolist()]
-
-    def load(self, state: list[float]) -> None:
-        """Goes on from sums that `state` returned."""
-        self._sums.copy_(torch.tensor(state, dtype=torch.float64))
-
-    def means(self) -> tuple[float, float, float]:
-        """Returns the mean of each term; zeros when nothing was added. Waits for the device."""
-        box, cls, dfl, count = self.state()
-        return box / max(count, 1), cls / max(count, 1), dfl / max(count, 1)
-
-    def gather(self, ranks: Ranks) -> None:
-        """Moves the sums of all ranks to the first one."""
-        gather_on_first(self._sums, ranks)
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._sums.zero_()
 
 
 class TrainStep:
@@ -81,6 +48,8 @@ class TrainStep:
         flat: the memory of the trained parameters and their gradients.
         ranks: this process among the others.
         recompute: rebuild cheap activations in backward instead of keeping them.
+        micro_batch: pictures that go through the network at a time; None: whole batches.
+        search: let cuDNN try all its kernels for the first batch shape.
     """
 
     def __init__(
@@ -94,53 +63,58 @@ class TrainStep:
         ranks: Ranks | None = None,
         *,
         recompute: bool = False,
+        micro_batch: int | None = None,
+        search: bool = True,
     ) -> None:
         self.model = model
-        self.loss = loss
         self.optimizer = optimizer
         self.ema = ema
-        self.precision = precision
         self.ranks = ranks or Ranks()
-        self.scaler = torch.amp.GradScaler(precision.device.type, enabled=precision.needs_scaler)
-        self.meter = LossMeter(precision.device)
+        device = precision.device
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaler)
+        self.meter = LossMeter(device)
         self.flat = flat
-        self._recompute = recompute
-        self._searched: torch.Size | None = None
-        self._run: Gradient = self._add_gradient
-        if precision.device.type == "cuda" and precision.dtype != torch.float32:
+        joint = any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())
+        half_on_gpu = device.type == "cuda" and precision.dtype != torch.float32
+        if half_on_gpu:
             flat.make_compute_copies(precision.dtype)
-            if not any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
-                self._run = GraphCache(self._add_gradient)
-        self._faults = torch.zeros(2, dtype=torch.int64, device=precision.device)
+        gradient = BatchGradient(
+            model,
+            loss,
+            self.scaler,
+            precision,
+            self.meter,
+            recompute=recompute,
+            capture=half_on_gpu and not joint,
+            search=search,
+        )
+        undo = Undo(flat.gradients, [*model.buffers(), *self.meter.tensors])
+        self.micro_batches = MicroBatches(gradient, undo, SplitPolicy(micro_batch), device, may_split=not joint)
+        self._pending = True
+        """Gradients may be there that no update has used: those of a resumed run are, until the first update."""
+        self._faults = torch.zeros(2, dtype=torch.int64, device=device)
         self._skips_on_device = can_skip_on_device(optimizer)
         prepare_state(optimizer)
 
-    def add_gradient(self, images: Tensor, targets: Tensor) -> Tensor:
-        """Forward, loss and backward of one micro-batch; gradients are added to those already there.
+    def add_gradient(self, images: Tensor, targets: Tensor, resize: Resize | None = None) -> Tensor:
+        """Forward, loss and backward of one batch; gradients are added to those already there.
+
+        A batch that does not fit into the memory is done again in smaller parts, whose gradients add up to the same.
 
         Args:
             images: (B, 3, H, W), float, 0 to 1.
             targets: (B, M, 5) class, cx, cy, w, h, normalised, padded with class -1; or (n, 6) rows.
+            resize: applied to pictures right before they go through the network.
 
         Returns:
-            Total loss of the micro-batch, on the device; the next call may overwrite it.
-        """
-        return self._run(images, targets)
+            Total loss of the batch, on the device; the next call may overwrite it.
 
-    def _add_gradient(self, images: Tensor, targets: Tensor) -> Tensor:
-        # cuDNN tries out all its kernels for one shape, that of the first batch: it takes seconds, which short last
-        # batches, rectangular batches and multi-scale would pay again and again.
-        if self._searched is None:
-            self._searched = images.shape
-        # `enabled` has to be said: left out, this context switches cuDNN off, and a step takes five times as long.
-        search = torch.backends.cudnn.flags(enabled=True, benchmark=images.shape == self._searched, allow_tf32=True)
-        with search:
-            with self.precision.autocast(), recompute_activations() if self._recompute else nullcontext():
-                total, items = self.loss(self.model(images), targets)
-            self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # annotated only in part
-        self.meter.add(items)
-        detached: Tensor = total.detach()
-        return detached
+        Raises:
+            UserError: not even one picture fits.
+        """
+        total = self.micro_batches.add(images, targets, resize, pending=self._pending)
+        self._pending = True
+        return total
 
     def update(self) -> Tensor:
         """Clips the summed gradient, moves the weights and the average, and clears the gradient.
@@ -150,21 +124,23 @@ class TrainStep:
         Returns:
             Norm of the gradient before clipping, on the device.
         """
+        room = self.micro_batches.with_room
         sum_gradients(self.flat.gradients, self.ranks)
         self.scaler.unscale_(self.optimizer)
-        norm = self.flat.clip_gradients(CLIP_NORM)
+        norm = room(lambda: self.flat.clip_gradients(CLIP_NORM), "an update")
         bad = ~torch.isfinite(norm)
         self._count(bad)
         if self.scaler.is_enabled():
-            self.scaler.step(self.optimizer)
+            room(lambda: self.scaler.step(self.optimizer), "an update")
             self.scaler.update()
         elif self._skips_on_device:
             # The fused kernels read this flag on the device, as they do for a gradient scaler.
             self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]  # not declared by Optimizer
-            self.optimizer.step()
+            room(self.optimizer.step, "an update")
         elif not bool(bad):
-            self.optimizer.step()
+            room(self.optimizer.step, "an update")
         self.flat.zero_gradients()
+        self._pending = False
         self.flat.refresh_compute_copies()
         if self.ema is not None:
             self.ema.update()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,7 @@ class TrainingLoop:
             if not self._train_epoch():
                 return self._stopped()
             self._check_faults()
+            session.step.micro_batches.epoch_done()
             session.step.gather()
             # Before validation, so that nothing that happens there costs the epoch.
             self._saver.save_last()
@@ -195,9 +197,9 @@ class TrainingLoop:
     def _train_batch(self, batch: DeviceBatch) -> None:
         session, progress, iteration = self._session, self._session.progress, self._session.iteration
         values = session.schedule.at(iteration)
-        images = batch.images if self._multi_scale is None else self._multi_scale.apply(batch.images, iteration)
+        resize = None if self._multi_scale is None else partial(self._multi_scale.apply, iteration=iteration)
         self._report.see_batch(batch)
-        session.step.add_gradient(images, batch.targets)
+        session.step.add_gradient(batch.images, batch.targets, resize)
         if optimizer_step_due(iteration, progress.last_step, values.accumulate):
             set_step_values(session.optimizer, values)
             session.step.update()

@@ -1,7 +1,7 @@
 """Training loss: which anchors answer for which target, and what they are charged for."""
 
-from yolov9.loss.detection import DetectionLoss
+from yolov9.loss.detection import DetectionLoss, WholeBatch
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import TARGET_BUCKETS, pack_targets
 
-__all__ = ["TARGET_BUCKETS", "DetectionLoss", "LossSettings", "pack_targets"]
+__all__ = ["TARGET_BUCKETS", "DetectionLoss", "LossSettings", "WholeBatch", "pack_targets"]

@@ -1,13 +1,14 @@
 """The loss of single-head (gelan-*) and dual-head (yolov9-*) models."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
 from yolov9.loss.anchors import Anchors, boxes_from_distances, make_anchors
-from yolov9.loss.assigner import assign
+from yolov9.loss.assigner import Assignment, assign
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import PixelTargets, pack_targets
 from yolov9.loss.terms import class_term, distribution_term, expected_distances
@@ -33,6 +34,28 @@ class Detector(Protocol):
         """Cell size of each level in pixels."""
 
 
+@dataclass(frozen=True)
+class WholeBatch:
+    """What the loss of a part of a batch needs to know of all parts, so that they add up to the loss of the whole."""
+
+    score_sums: Tensor
+    """(heads,) float32: sums of `DetectionLoss.score_sums` over all parts; more entries than heads do no harm."""
+    pictures: Tensor
+    """() float32: pictures of all parts together."""
+
+
+@dataclass(frozen=True)
+class _Head:
+    """One head's maps with all levels joined, and the targets of its anchors."""
+
+    anchors: Anchors
+    sides: Tensor
+    """(B, N, 4 x bins)."""
+    logits: Tensor
+    """(B, N, classes) float32."""
+    slots: Assignment
+
+
 class DetectionLoss:
     """Loss of raw maps against targets.
 
@@ -51,13 +74,17 @@ class DetectionLoss:
         self.strides = tuple(float(stride) for stride in model.stride.tolist())
         self.settings = settings
 
-    def __call__(self, raw: Levels | Sequence[Levels], targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes the loss of a batch.
+    def __call__(
+        self, raw: Levels | Sequence[Levels], targets: Tensor, whole: WholeBatch | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Computes the loss of a batch, or of a part of one.
 
         Args:
             raw: maps of one head, or (auxiliary maps, main maps) of a dual model.
             targets: table (B, M, 5) of `pack_targets`, on the maps' device; or rows (n, 6) picture, class, centre x,
                 centre y, width, height, which are packed here at the cost of waiting for the device.
+            whole: the batch that these pictures are a part of; totals, terms and gradients of all its parts add up to
+                those of the batch. None: these pictures are all.
 
         Returns:
             The total (sum of the terms x B, with gradient) and the terms box, class, distribution (3,), with gains, per
@@ -65,27 +92,35 @@ class DetectionLoss:
         """
         heads = _heads(raw)
         shares = (self.settings.aux, 1.0) if len(heads) == 2 else (1.0,)
-        finest = heads[0][0]
-        pictures, _, rows, columns = finest.shape
-        with torch.autocast(finest.device.type, enabled=False):
-            table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
-            real = PixelTargets.from_table(table, (round(rows * self.strides[0]), round(columns * self.strides[0])))
-            terms = [self._head_terms(levels, real) * share for levels, share in zip(heads, shares, strict=True)]
+        pictures = len(heads[0][0]) if whole is None else whole.pictures
+        with torch.autocast(heads[0][0].device.type, enabled=False):
+            real = self._pixel_targets(heads[0][0], targets)
+            terms = []
+            for number, levels in enumerate(heads):
+                score_sum = None if whole is None else whole.score_sums[number]
+                terms.append(self._head_terms(levels, real, score_sum) * shares[number])
             items = torch.stack(terms).sum(0)
             return items.sum() * pictures, items.detach()
 
-    def _head_terms(self, levels: Levels, targets: PixelTargets) -> Tensor:
-        """Box, class and distribution term (3,) of one head, with gains, divided by its sum of soft targets."""
-        settings = self.settings
-        anchors = make_anchors([(m.shape[2], m.shape[3]) for m in levels], self.strides, levels[0].device)
-        # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
-        joined = torch.cat([m.flatten(2).transpose(1, 2) for m in levels], 1)
-        sides, logits = torch.split(joined, [4 * self.bins, self.classes], 2)
-        logits = logits.float().contiguous()
-        assigned = assign(
-            logits.detach(), self._predicted_boxes(sides.detach(), anchors), anchors.points, targets, settings
-        )
-        score_sum = assigned.soft.sum().clamp(min=1)
+    @torch.no_grad()
+    def score_sums(self, raw: Levels | Sequence[Levels], targets: Tensor) -> Tensor:
+        """Returns each head's sum of soft targets (heads,), which its terms are divided by; arguments as for a loss."""
+        heads = _heads(raw)
+        with torch.autocast(heads[0][0].device.type, enabled=False):
+            real = self._pixel_targets(heads[0][0], targets)
+            return torch.stack([self._assign(levels, real).slots.soft.sum() for levels in heads])
+
+    def _pixel_targets(self, finest: Tensor, targets: Tensor) -> PixelTargets:
+        pictures, _, rows, columns = finest.shape
+        table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
+        return PixelTargets.from_table(table, (round(rows * self.strides[0]), round(columns * self.strides[0])))
+
+    def _head_terms(self, levels: Levels, targets: PixelTargets, score_sum: Tensor | None) -> Tensor:
+        """Box, class and distribution term (3,) of one head, with gains, divided by a sum of soft targets: its own
+        unless one is given."""
+        settings, head = self.settings, self._assign(levels, targets)
+        anchors, sides, logits, assigned = head.anchors, head.sides, head.logits, head.slots
+        score_sum = (assigned.soft.sum() if score_sum is None else score_sum).clamp(min=1)
 
         label = targets.labels.gather(1, assigned.targets)
         index = assigned.anchors * self.classes + label
@@ -106,6 +141,16 @@ class DetectionLoss:
             )
             / score_sum
         )
+
+    def _assign(self, levels: Levels, targets: PixelTargets) -> _Head:
+        """Joins the levels of one head and gives targets to its anchors."""
+        anchors = make_anchors([(m.shape[2], m.shape[3]) for m in levels], self.strides, levels[0].device)
+        # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
+        joined = torch.cat([m.flatten(2).transpose(1, 2) for m in levels], 1)
+        sides, logits = torch.split(joined, [4 * self.bins, self.classes], 2)
+        logits = logits.float().contiguous()
+        boxes = self._predicted_boxes(sides.detach(), anchors)
+        return _Head(anchors, sides, logits, assign(logits.detach(), boxes, anchors.points, targets, self.settings))
 
     @torch.no_grad()
     def _predicted_boxes(self, sides: Tensor, anchors: Anchors) -> Tensor:

@@ -8,9 +8,10 @@ from yolov9.engine.device_batch import MultiScale, to_unit_range
 from yolov9.engine.early_stop import EarlyStop
 from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
+from yolov9.engine.loss_meter import LossMeter
 from yolov9.engine.optimizer import build_optimizer, group_parameters
 from yolov9.engine.precision import Precision, choose_precision, resolve_device
-from yolov9.engine.step import LossMeter, TrainStep
+from yolov9.engine.step import TrainStep
 from yolov9.errors import ExitCode, UserError
 
 CPU = torch.device("cpu")

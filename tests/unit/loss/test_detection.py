@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from yolov9.loss import assigner, pack_targets
+from yolov9.loss import WholeBatch, assigner, pack_targets
 
 
 def _gradients(maps):
@@ -97,3 +97,23 @@ def test_focal_exponent_below_one_has_a_finite_gradient(problem):
     total, _ = problem.loss(fl_gamma=0.5)(maps, pack_targets(problem.rows, problem.pictures))
     total.backward()
     assert all(torch.isfinite(gradient).all() for gradient in _gradients(maps))
+
+
+def test_parts_of_a_batch_add_up_to_the_loss_of_the_batch(problem):
+    table, loss = pack_targets(problem.rows, problem.pictures), problem.loss()
+    together = problem.maps()
+    total, items = loss(together, table)
+    total.backward()
+    parts = [tuple([level[part] for level in head] for head in problem.maps()) for part in (slice(2), slice(2, 3))]
+    tables = table[:2], table[2:]
+    sums = torch.stack([loss.score_sums(maps, part) for maps, part in zip(parts, tables, strict=True)]).sum(0)
+    whole = WholeBatch(sums, torch.tensor(float(problem.pictures)))
+    apart = problem.maps()
+    results = [
+        loss(tuple([level[part] for level in head] for head in apart), table[part], whole)
+        for part in (slice(2), slice(2, 3))
+    ]
+    sum(part for part, _ in results).backward()
+    torch.testing.assert_close(sum(part for part, _ in results), total, rtol=1e-6, atol=0)
+    torch.testing.assert_close(sum(part for _, part in results), items, rtol=1e-6, atol=0)
+    torch.testing.assert_close(_gradients(apart), _gradients(together), rtol=1e-5, atol=1e-7)
