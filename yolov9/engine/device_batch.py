@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -64,11 +65,13 @@ class DeviceFeed:
     Args:
         device: where the batches go.
         dtype: float type of the pictures: that of the forward pass.
+        make_room: gives memory back that can be done without; called when a batch does not fit.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype, make_room: Callable[[], None] = lambda: None) -> None:
         self.device = device
         self.dtype = dtype
+        self._make_room = make_room
         self.wait_s = 0.0
         """Time that the trainer has waited for the loader so far."""
         self._stream = _stream(device) if device.type == "cuda" else None
@@ -83,8 +86,9 @@ class DeviceFeed:
         for batch in batches:
             if copying is not None:
                 _release(*copying)
-            on_device, copied = self._start_copy(batch, self._stream)
+            on_device, copied = self._copy_or_make_room(batch, self._stream)
             copying = batch, copied
+            self.wait_s += batch.wait_s
             yield on_device
         if copying is not None:
             _release(*copying)
@@ -96,8 +100,13 @@ class DeviceFeed:
         batch.release()
         return DeviceBatch(images, pack_targets(rows, len(images)), rows)
 
+    def _copy_or_make_room(self, batch: Batch, stream: torch.cuda.Stream) -> tuple[DeviceBatch, torch.cuda.Event]:
+        with suppress(torch.OutOfMemoryError):
+            return self._start_copy(batch, stream)
+        self._make_room()
+        return self._start_copy(batch, stream)
+
     def _start_copy(self, batch: Batch, stream: torch.cuda.Stream) -> tuple[DeviceBatch, torch.cuda.Event]:
-        self.wait_s += batch.wait_s
         rows = batch.targets.clone()
         packed = pack_targets(rows, len(batch.images)).pin_memory()
         copied = _event()

@@ -19,7 +19,12 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if device.type == "cpu":
             copies.update((name, tensors[name].detach().clone(memory_format=torch.contiguous_format)) for name in names)
             continue
-        flat = torch.cat([tensors[name].detach().flatten() for name in names]).cpu()
+        try:
+            flat = torch.cat([tensors[name].detach().flatten() for name in names]).cpu()
+        except torch.OutOfMemoryError:
+            # One after the other takes longer, and no memory of the device.
+            copies.update((name, tensors[name].detach().cpu().contiguous()) for name in names)
+            continue
         parts = torch.split(flat, [tensors[name].numel() for name in names])
         copies.update((name, part.view(tensors[name].shape).clone()) for name, part in zip(names, parts, strict=True))
     return {name: copies[name] for name in tensors}

@@ -1,6 +1,8 @@
 """What running out of GPU memory looks like, how memory is given back, and what a user is told when nothing helps."""
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -46,10 +48,24 @@ def first_line(error: BaseException) -> str:
 
 
 def free_caches(device: torch.device) -> None:
-    """Gives unused memory back to the driver; call it outside of an `except`, whose traceback holds the failed frames."""
+    """Gives unused memory back to the driver; call it outside of an `except`, whose traceback holds frames."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+@contextmanager
+def explained(device: torch.device) -> Iterator[None]:
+    """Turns an error for want of memory that nobody could deal with into one that says what to lower."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        words = first_line(error)
+    else:
+        return
+    raise no_room(words, device, "this job")
 
 
 def no_room(words: str, device: torch.device, what: str) -> UserError:

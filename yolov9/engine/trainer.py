@@ -17,7 +17,10 @@ from yolov9.engine.distributed import any_rank, process_group
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
+from yolov9.engine.micro_batches import MemoryEvent, log_event
 from yolov9.engine.optimizer import set_step_values
+from yolov9.engine.out_of_memory import explained
+from yolov9.engine.plan_record import record_memory_event
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
 from yolov9.engine.resume import already_finished, find_resumed, log_resume, merge_settings, nothing_left, recipe_of
 from yolov9.engine.run_context import RunContext, with_defaults
@@ -107,6 +110,7 @@ class Trainer:
 
 def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest, heart: Heartbeat) -> ExitCode:
     with ExitStack() as stack:
+        stack.enter_context(explained(context.precision.device))
         stack.enter_context(side_stream(context.precision.device))
         session = stack.enter_context(open_session(context, content))
         if content is not None:
@@ -136,7 +140,9 @@ class TrainingLoop:
         self._stop = stop
         self._heart = heart
         settings, precision = session.context.settings, session.context.precision
-        self._feed = DeviceFeed(precision.device, precision.dtype)
+        micro_batches = session.step.micro_batches
+        micro_batches.on_change = self._note_memory
+        self._feed = DeviceFeed(precision.device, precision.dtype, make_room=micro_batches.make_room)
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
 
     def run(self) -> ExitCode:
@@ -205,6 +211,12 @@ class TrainingLoop:
             session.step.update()
             progress.last_step = iteration
             progress.optimizer_steps += 1
+
+    def _note_memory(self, event: MemoryEvent) -> None:
+        log_event(event)
+        context, progress = self._session.context, self._session.progress
+        if context.ranks.is_first:
+            record_memory_event(context.run_dir, event, epoch=progress.epoch, batch=progress.batch)
 
     def _end_epoch(self) -> bool:
         """Validates on the first rank and tells all of them whether the run ends here for want of progress."""
