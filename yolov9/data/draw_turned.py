@@ -13,9 +13,7 @@ _FLAGS = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 _GREY = (BORDER_GREY, BORDER_GREY, BORDER_GREY)
 
 
-def draw_turned(
-    tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None
-) -> None:
+def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None) -> None:
     """Draws what the matrix shows of a tile.
 
     Args:

@@ -39,9 +39,7 @@ class Axis(NamedTuple):
     """How far the borders really are from whole output pixels."""
 
 
-def draw_upright(
-    tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None
-) -> None:
+def draw_upright(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None) -> None:
     """Draws what the matrix shows of a tile.
 
     Args:
