@@ -19,6 +19,7 @@ from torch import Tensor
 
 from yolov9.data.index import SINGLE_CLASS_NAME
 from yolov9.data.letterbox import LetterboxPlan, letterbox
+from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.picture_size import fitting_size
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
@@ -124,6 +125,7 @@ class Detector:
         self.names = (SINGLE_CLASS_NAME,) if self.options.single_class else tuple(model.names)
         self.stride = int(model.stride.max())
         self.times = StageTimes()
+        self._parts = PartsThatFit(self._device, "detection")
         self._imgsz = fitting_size(self.options.imgsz, self.stride)
         _check_classes(self.options.classes, model.names)
         self._dtype = torch.float16 if self.options.half and self._device.type == "cuda" else torch.float32
@@ -157,13 +159,17 @@ class Detector:
         self.times.prepare_s += time.perf_counter() - started
         found: dict[int, Detections] = {}
         for indices in groups.values():
-            rows = self._run([fitted[index][0] for index in indices])
+            rows = self._run_in_parts([fitted[index][0] for index in indices])
             started = time.perf_counter()
             for index, row in zip(indices, rows, strict=True):
                 found[index] = self._in_picture(row, fitted[index][1], images[index].shape[:2])
             self.times.select_s += time.perf_counter() - started
         self.times.pictures += len(images)
         return [found[index] for index in range(len(images))]
+
+    def _run_in_parts(self, fitted: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+        parts = self._parts(lambda part: self._run(fitted[part]), len(fitted))
+        return [rows for part in parts for rows in part]
 
     @torch.inference_mode()
     def _run(self, fitted: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:

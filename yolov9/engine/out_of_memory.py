@@ -9,6 +9,11 @@ import torch
 from yolov9.engine.gpu_memory import gigabytes
 from yolov9.errors import ExitCode, UserError
 
+
+class NoRoomError(UserError):
+    """Not even the smallest piece of some work fits into the memory."""
+
+
 ALWAYS_MEMORY = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -68,7 +73,7 @@ def explained(device: torch.device) -> Iterator[None]:
     raise no_room(words, device, "this job")
 
 
-def no_room(words: str, device: torch.device, what: str) -> UserError:
+def no_room(words: str, device: torch.device, what: str) -> NoRoomError:
     """Returns the error for work that does not fit in its smallest form.
 
     Args:
@@ -76,7 +81,7 @@ def no_room(words: str, device: torch.device, what: str) -> UserError:
         device: where it did not fit.
         what: the work, in words.
     """
-    return UserError(
+    return NoRoomError(
         found=f"{what} does not fit into the memory: {words}{_held(device)}",
         needed="memory for the model and one picture at a time",
         remedy="a smaller --img or --cfg, --checkpoint-activations, a larger --gpu-share, or end what else uses the "

@@ -17,6 +17,7 @@ from yolov9.engine.gpu_memory import peak_text
 from yolov9.engine.heartbeat import Heartbeat
 from yolov9.engine.logbook import RESULTS_FILE, Board, ProgressLines, ResultsFile, epoch_values
 from yolov9.engine.optional_file import optional_file
+from yolov9.engine.out_of_memory import NoRoomError, explained
 from yolov9.engine.plots import draw_labels, draw_results
 from yolov9.engine.schedule import mosaic_off_epoch
 from yolov9.engine.session import Session
@@ -157,7 +158,12 @@ class RunReport:
         context = self._session.context
         if self._results is not None:
             self._results.complete()
-        validate_final(self._session, self._heart, draw=self._plots)
+        self._session.step.micro_batches.make_room()
+        try:
+            with explained(context.precision.device):
+                validate_final(self._session, self._heart, draw=self._plots)
+        except NoRoomError as error:
+            LOG.warning("no final validation: %s", error.found)
         if context.precision.device.type == "cuda":
             LOG.info("GPU memory used at most: %s", peak_text(context.precision.device))
         if self._plots:

@@ -19,7 +19,7 @@ from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.micro_batches import MemoryEvent, log_event
 from yolov9.engine.optimizer import set_step_values
-from yolov9.engine.out_of_memory import explained
+from yolov9.engine.out_of_memory import NoRoomError, explained
 from yolov9.engine.plan_record import record_memory_event
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
 from yolov9.engine.resume import already_finished, find_resumed, log_resume, merge_settings, nothing_left, recipe_of
@@ -225,11 +225,15 @@ class TrainingLoop:
         last = epoch + 1 == session.schedule.epochs
         exhausted = stopped = False
         if ranks.is_first:
+            result = None
             try:
-                result = self._validate() if last or not settings.noval else None
+                if last or not settings.noval:
+                    result = self._validate()
             except ValidationStopped:
                 stopped = True
-            else:
+            except NoRoomError as error:
+                LOG.warning("no scores for this epoch: %s", error.found)
+            if not stopped:
                 self._report.end_epoch(result)
                 if result is not None:
                     if session.stopper.record(epoch, result.scores.fitness):
@@ -253,6 +257,7 @@ class TrainingLoop:
             loss=session.loss,
             watch=lambda *_: self._heart.beat(f"validation of epoch {session.progress.epoch + 1}"),
             stop=lambda: self._stop.requested,
+            make_room=session.step.micro_batches.make_room,
         )
 
     def _stop_agreed(self) -> bool:

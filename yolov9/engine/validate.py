@@ -11,9 +11,10 @@ from torch import Tensor
 from yolov9.data.loader import Batch, Loader
 from yolov9.engine.device_batch import to_unit_range
 from yolov9.engine.metrics import ClassScores, ConfusionMatrix, average_precision_per_class, match_detections
+from yolov9.engine.out_of_memory import NoRoomError
+from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.precision import Precision
-from yolov9.logs import LOG
-from yolov9.loss import DetectionLoss, pack_targets
+from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
 from yolov9.model import DetectionModel
 from yolov9.ops.boxes import scale_boxes, xywh_to_xyxy
 from yolov9.ops.nms import nms
@@ -125,6 +126,7 @@ def validate(
     keep_detections: bool = False,
     watch: WatchBatch | None = None,
     stop: Callable[[], bool] = lambda: False,
+    make_room: Callable[[], object] = lambda: None,
 ) -> ValidationResult:
     """Runs a model over all pictures of a loader.
 
@@ -140,19 +142,26 @@ def validate(
         keep_detections: return the detections of every picture.
         watch: is shown each batch and its detections in pixels of the network's picture, to draw them.
         stop: asked before each batch whether to leave.
+        make_room: gives memory back that can be done without; called before one picture is given up.
 
     Raises:
         ValidationStopped: `stop` said so.
+        NoRoomError: not even one picture fits.
     """
     thresholds = Thresholds(conf=conf, iou=iou, max_det=max_det, single_cls=single_cls)
     keeper = ScoreKeeper(model.nc)
     losses = torch.zeros(3, device=precision.device)
     kept: list[PictureResult] = []
     batches = 0
+    parts = PartsThatFit(precision.device, "validation", make_room)
     for batch in loader.epoch(0):
         if stop():
             raise ValidationStopped
-        found, items = _detect(model, batch, precision, loss, thresholds)
+        try:
+            found, items = _detect(model, batch, precision, loss, thresholds, parts)
+        except NoRoomError:
+            batch.release()
+            raise
         if items is not None:
             losses += items
         batches += 1
@@ -176,50 +185,50 @@ def _detect(
     precision: Precision,
     loss: DetectionLoss | None,
     thresholds: Thresholds,
+    parts: PartsThatFit,
 ) -> tuple[list[Tensor], Tensor | None]:
     """Detections of each picture on the CPU, in pixels of the network's picture, and the loss terms."""
-    images = to_unit_range(batch.images.to(precision.device, non_blocking=True), precision.dtype)
-    found: list[Tensor] = []
-    items: Tensor | None = None
-    first = 0
-    for decoded, raw in _parts_that_fit(images, model, precision):
-        found += nms(
-            decoded.float(),
-            thresholds.conf,
-            thresholds.iou,
-            agnostic=thresholds.single_cls,
-            multi_label=True,
-            max_det=thresholds.max_det,
-        )
-        if loss is not None:
-            table = pack_targets(batch.targets, len(images))[first : first + len(decoded)].to(precision.device)
-            _, terms = loss(raw, table)
-            share = len(decoded) / len(images)
-            items = terms * share if items is None else items + terms * share
-        first += len(decoded)
+
+    def predict(part: slice) -> tuple[list[Tensor], list[Tensor]]:
+        images = to_unit_range(batch.images[part].to(precision.device, non_blocking=True), precision.dtype)
+        with precision.autocast():
+            decoded, raw = model.predict_with_raw(images)
+        return _select(decoded.float(), thresholds), list(raw) if loss is not None else []
+
+    results = parts(predict, len(batch.images))
+    found = [rows for some, _ in results for rows in some]
+    if loss is None:
+        return found, None
+    table = pack_targets(batch.targets, len(batch.images)).to(precision.device)
+    raw = [torch.cat(levels) for levels in zip(*(raw for _, raw in results), strict=True)]
+    return found, _loss_terms(loss, raw, table, parts)
+
+
+def _select(decoded: Tensor, thresholds: Thresholds) -> list[Tensor]:
+    found = nms(
+        decoded,
+        thresholds.conf,
+        thresholds.iou,
+        agnostic=thresholds.single_cls,
+        multi_label=True,
+        max_det=thresholds.max_det,
+    )
     rows = torch.cat(found)
     if thresholds.single_cls:
         rows[:, 5] = 0
-    return list(torch.split(rows.cpu(), [len(part) for part in found])), items
+    return list(torch.split(rows.cpu(), [len(part) for part in found]))
 
 
-def _parts_that_fit(
-    images: Tensor, model: DetectionModel, precision: Precision
-) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """Predictions of a batch; when the memory of the GPU does not suffice, of its halves, quarters and so on."""
-    try:
-        with precision.autocast():
-            prediction = model.predict_with_raw(images)
-    except torch.OutOfMemoryError:
-        if len(images) == 1:
-            raise
-    else:
-        yield prediction[0], list(prediction[1])
-        return
-    LOG.warning("out of GPU memory in validation with %d pictures: going on in halves", len(images))
-    torch.cuda.empty_cache()
-    for half in torch.split(images, -(-len(images) // 2)):
-        yield from _parts_that_fit(half, model, precision)
+def _loss_terms(loss: DetectionLoss, raw: list[Tensor], table: Tensor, parts: PartsThatFit) -> Tensor:
+    """Loss terms of a batch; those of its parts add up to the same."""
+
+    def levels(part: slice) -> list[Tensor]:
+        return [level[part] for level in raw]
+
+    sums = parts(lambda part: loss.score_sums(levels(part), table[part]), len(table))
+    whole = WholeBatch(torch.stack(sums).sum(0), table.new_tensor(float(len(table))))
+    terms = parts(lambda part: loss(levels(part), table[part], whole)[1], len(table))
+    return torch.stack(terms).sum(0)
 
 
 def _in_original_pixels(batch: Batch, found: list[Tensor]) -> Iterator[tuple[Rows, Rows]]:
