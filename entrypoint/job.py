@@ -102,7 +102,7 @@ def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Pl
         folders.append(Path(data).parent)
     facts = read_facts(request.report.root, folders)
     check_processes(facts)  # Before threads are started to look at the data set.
-    if getattr(request.settings, "stage", "off") != "off":
+    if data and getattr(request.settings, "stage", "off") != "off":
         from entrypoint.staging.survey import survey_staging  # Takes a quarter of a second, and is not always needed.
 
         request = replace(request, staging=survey_staging(request, facts, clean=clean))

@@ -12,6 +12,7 @@ from entrypoint.plan.cpus import cpu_share, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
 from entrypoint.plan.host_memory import plan_host_memory
+from entrypoint.plan.neighbours import describe_neighbours
 from entrypoint.plan.processes import fit_processes
 from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
@@ -58,6 +59,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     cache = _cache_dir(facts, request)
     decisions = [
         *devices.decisions,
+        *describe_neighbours(facts.gpu, devices.gpus, batch.budget),
         Decision(name="ranks", value=devices.ranks, source="device", reason="one trainer process per device"),
         *_inputs(request),
         memory.workers,

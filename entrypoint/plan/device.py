@@ -10,8 +10,6 @@ from entrypoint.request import JobRequest
 from entrypoint.units import size_text
 from yolov9.errors import ExitCode, UserError
 
-SATURATED_PERCENT = 90
-"""Above this utilisation before the start, two jobs on a card take about as long as one after the other."""
 ADD_GPU = "docker run --gpus all …   (or run on the CPU: --device cpu)"
 
 
@@ -161,15 +159,7 @@ def _why_best(best: Gpu, visible: tuple[Gpu, ...]) -> str:
 
 
 def _describe(facts: HostFacts, gpu: Gpu) -> Decision:
-    holders = ", ".join(
-        f"pid {process.pid} {process.name} {size_text(process.used_bytes)}".replace("  ", " ")
-        for process in gpu.processes
-    )
     reason = f"{size_text(gpu.free_bytes)} free of {size_text(gpu.total_bytes)}"
-    if gpu.processes:
-        reason += f"; held by others: {holders}"
-    if gpu.utilisation_percent is not None and gpu.utilisation_percent >= SATURATED_PERCENT:
-        reason += f"; {gpu.utilisation_percent} % busy before the start: running in turn is about as fast"
     driver = f"driver {facts.gpu.driver or 'unknown'} (CUDA {facts.gpu.cuda or 'unknown'})"
     return Decision(
         name="gpu",

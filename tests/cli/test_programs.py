@@ -29,7 +29,9 @@ def test_without_words_there_is_help_and_the_machine(run: Run) -> None:
     assert "CPUs" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["--help"], ["check"], ["plan"], ["plan", "--json"], ["train", "--help"], []])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["check"], ["plan"], ["plan", "--json"], ["train", "--help"], ["health"], []]
+)
 def test_answers_come_without_pytorch(run: Run, words: list[str]) -> None:
     done = run(*words, program=("-c", CHECK_NO_TORCH))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Reports about GPUs that are lost, too old or not passed in: P36, P37."""
+"""Reports about GPUs that are shared, lost, too old or not passed in: P22, P36, P37."""
 
 import os
 import subprocess
@@ -34,6 +34,14 @@ class cuda:
         lambda index: SimpleNamespace(name="NVIDIA A10G", major=8, minor=6, uuid="0123")
     )
 '''
+
+
+def test_p22_two_jobs_divide_the_cpus_and_are_told_when_the_card_is_busy(plan_on: PlanOn) -> None:
+    busy = {**GPU, "free": 12 * GIB, "utilisation": 98}
+    alone, shared = (plan_on(words, affinity=4, gpus=[busy], driver="580.65") for words in ("", "--jobs 2"))
+    assert (alone.value("workers"), shared.value("workers")) == (3, 1)
+    assert shared.value("gpu_share") == 0.5
+    assert "saturated, running in turn is about as fast" in shared["neighbours"].reason
 
 
 class NvmlError(Exception):

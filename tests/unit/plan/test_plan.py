@@ -65,12 +65,39 @@ def test_p02_short_memory_takes_slots_then_workers(facts_of: FactsOf) -> None:
 
 
 def test_p10_the_drivers_free_memory_counts_and_holders_are_named(facts_of: FactsOf) -> None:
-    busy = {**A10G, "free": 10 * GIB, "processes": [{"pid": 41, "used": 13 * GIB, "name": "python"}], "utilisation": 97}
+    busy = {
+        **A10G,
+        "total": 23 * GIB,
+        "free": 10 * GIB,
+        "processes": [{"pid": 41, "used": 13 * GIB, "name": "python"}],
+        "utilisation": 97,
+    }
     facts = facts_of(gpus=[busy], driver="580.65")
     plan = make_plan(facts, ask())
     assert plan.value("batch_size") == 16
-    assert "pid 41 python 13 GiB" in plan["gpu"].reason
-    assert "97 % busy" in plan["gpu"].reason
+    assert plan.value("neighbours") == "13 GiB in use on GPU 0"
+    reason = plan["neighbours"].reason
+    assert "pid 41 python 13 GiB; 10 GiB are free, of which this job takes about " in reason
+    assert reason.endswith("97 % busy before the start: saturated, running in turn is about as fast")
+
+
+@pytest.mark.parametrize(
+    ("free", "utilisation", "words"),
+    [
+        (23.5, 3, None),
+        (14, None, "not visible from here; 14 GiB are free, of which this job takes about"),
+        (14, None, "how busy it is cannot be read"),
+        (14, 40, "40 % busy before the start"),
+    ],
+)
+def test_p10_a_neighbour_that_a_container_cannot_see_shows_by_its_memory(
+    facts_of: FactsOf, free: float, utilisation: int | None, words: str | None
+) -> None:
+    gpu = {**A10G, "free": int(free * GIB), "utilisation": utilisation}
+    plan = make_plan(facts_of(gpus=[gpu], driver="580.65"), ask())
+    said = [decision for decision in plan.decisions if decision.name == "neighbours"]
+    assert bool(said) == (words is not None)
+    assert not said or str(words) in said[0].reason
 
 
 def test_p21_share_minus_overhead_and_the_limit_is_called_soft(facts_of: FactsOf) -> None:
