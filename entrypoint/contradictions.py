@@ -18,6 +18,7 @@ HIGHEST = {
     "imgsz": 16384,
     "epochs": 1_000_000,
     "prefetch": 1024,
+    "mosaic_window": 100_000,
     "batch_size": 65536,
     "optimisation_batch": 1_000_000,
     "accumulate": 65536,
@@ -48,6 +49,7 @@ def _ranges(request: JobRequest) -> Iterator[UserError]:
     lowest = {"imgsz": STRIDE, "workers": 0, "jobs": 1}
     lowest |= {"epochs": 1, "close_mosaic": 0, "patience": 0, "optimisation_batch": 1, "accumulate": 1}
     lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0, "prefetch": 1, "seed": 0}
+    lowest |= {"mosaic_window": 0}
     values = {**vars(request.job), **vars(request.settings)}
     for name, low in lowest.items():
         value = values.get(name)
@@ -65,6 +67,10 @@ def _ranges(request: JobRequest) -> Iterator[UserError]:
         if (value is not None and not 0 <= value <= 1) or (name == "gpu_share" and value == 0):
             yield _out_of_range(request, name, "a number from 0 to 1" if name != "gpu_share" else "above 0, at most 1")
 
+    for name, flag in (("cache_limit_gb", "--cache-limit"), ("worker_timeout_s", "--worker-timeout")):
+        value = values.get(name)
+        if value is not None and not 0 < value < math.inf:
+            yield UserError(found=request.source(name), needed="a number above 0", remedy=f"{flag} 100")
     yield from _bad_lists(request, values)
 
 

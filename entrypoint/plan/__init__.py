@@ -8,7 +8,7 @@ from typing import Any
 from entrypoint.contradictions import check_request, rounded_size
 from entrypoint.host import HostFacts
 from entrypoint.plan.batch import decide_amp, decide_batch, gpu_share
-from entrypoint.plan.cpus import cpu_share, decide_threads, decide_workers
+from entrypoint.plan.cpus import cpu_share, decide_fixed_workers, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
 from entrypoint.plan.host_memory import plan_host_memory
@@ -32,6 +32,8 @@ IN_SETTINGS = (
     "optimisation_batch",
     "amp",
     "cache",
+    "cache_limit_gb",
+    "fixed_workers",
     "prefetch",
 )
 """Decisions that become settings of the trainer."""
@@ -64,7 +66,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         *_inputs(request),
         memory.workers,
         decide_threads(share, request, int(memory.workers.value), on_gpu=on_gpu),
-        *([amp] if isinstance(settings, TrainSettings) else []),
+        *_of_training(request, amp),
         *batch.decisions,
         *memory.decisions,
         *staging.decisions,
@@ -84,6 +86,12 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     )
     _stop_if_strict(plan, request)
     return plan
+
+
+def _of_training(request: JobRequest, amp: Decision) -> Iterator[Decision]:
+    if isinstance(request.settings, TrainSettings):
+        yield decide_fixed_workers(request, asked=request.settings.fixed_workers)
+        yield amp
 
 
 def planned_settings(plan: Plan, request: JobRequest) -> dict[str, Any]:

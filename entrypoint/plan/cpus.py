@@ -63,6 +63,14 @@ def decide_workers(share: CpuShare, request: JobRequest, *, on_gpu: bool) -> Dec
     return Decision(name="workers", value=most, source=share.source, reason=reason)
 
 
+def decide_fixed_workers(request: JobRequest, *, asked: bool) -> Decision:
+    """Says whether the number of loader processes follows what the training needs; never above the planned one."""
+    if request.was_given("workers"):
+        return Decision(name="fixed_workers", value=True, source=request.source("workers"), reason="a number was given")
+    reason = "asked for" if asked else "loader processes that the training does not need end until it does"
+    return Decision(name="fixed_workers", value=asked, source=request.source("fixed_workers"), reason=reason)
+
+
 def decide_threads(share: CpuShare, request: JobRequest, workers: int, *, on_gpu: bool) -> Decision:
     """Returns the computing threads of the trainer process; a loader process always has one."""
     user = request.environment.omp_threads

@@ -1,5 +1,6 @@
 """Decides what is kept in main memory: loader ring, decoded cache; and adds up main memory and /dev/shm."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from entrypoint.host import HostFacts
@@ -29,6 +30,13 @@ LEAST_TRAINING_BYTES = 512 * MIB
 the kernel ends it under a limit of 544 MiB, and it trains under 576 MiB."""
 MARGIN = 0.9
 """Share of the available memory that plans may fill."""
+WINDOW_PICTURE_FACTOR = 2
+"""A picture of the mosaic window is less than twice as long as the training size: up to this many times its area."""
+WINDOW_LAG = 32
+"""Samples between a picture and the first one that may share it; as in yolov9.data.window, which needs numpy."""
+LEAST_CACHED_SHARE = 0.1
+"""When less of the pictures fits, keeping them decoded saves too little to be worth the memory."""
+GB = 1e9
 NCCL_BYTES_PER_RANK = 32 * MIB
 """Buffers in /dev/shm between processes of one machine: NCCL's default of 4 MiB a channel and direction."""
 
@@ -74,7 +82,7 @@ def plan_host_memory(
         workers = Decision(name="workers", value=count, source=facts.memory.source, reason=why, degraded=True)
     needs = _needs(request, slots, count, batch, ranks)
     spare = None if allowed is None else allowed - sum(need.size_bytes for need in needs)
-    cache, cache_needs = _cache(facts, request, spare)
+    cache, cache_needs = _cache(facts, request, spare, ranks)
     memory = Budget(
         resource="memory", needs=(*needs, *cache_needs), available_bytes=allowed, source=facts.memory.source
     )
@@ -99,11 +107,20 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int
         val_slot = slot * VALIDATION_BATCH_FACTOR[on_gpu]
         reason = f"{slots} slots of {size_text(val_slot)}"
         needs.append(Need(what="validation ring", size_bytes=slots * val_slot, reason=reason))
+        needs.extend(_window(settings, slots * batch, ranks))
     loaders = LOADERS_OF_TRAINING if isinstance(settings, TrainSettings) else 1
     count = ranks * loaders * workers
     reason = f"{count} x {size_text(WORKER_BYTES)}"
     needs.append(Need(what="loader processes", size_bytes=count * WORKER_BYTES, reason=reason))
     return needs
+
+
+def _window(settings: TrainSettings, samples_at_a_time: int, ranks: int) -> Iterator[Need]:
+    """Decoded pictures that mosaics share."""
+    if settings.mosaic_window and not settings.rect:
+        places = settings.mosaic_window + WINDOW_LAG + samples_at_a_time
+        size = ranks * places * WINDOW_PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
+        yield Need(what="mosaic window", size_bytes=size, reason=f"{places} decoded pictures")
 
 
 def slot_bytes(batch: int, imgsz: int) -> int:
@@ -125,25 +142,40 @@ def _ring(slots: int, batch: int, request: JobRequest, memory: Budget) -> Decisi
     return Decision(name="prefetch", value=slots, source=source, reason=reason, degraded=slots < wanted)
 
 
-def _cache(facts: HostFacts, request: JobRequest, spare: int | None) -> tuple[list[Decision], list[Need]]:
-    """Both splits are kept decoded, at most imgsz on the longer side."""
+def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int) -> tuple[list[Decision], list[Need]]:
+    """Both splits are kept decoded, at most imgsz on the longer side; in memory, as much of them as fits."""
     settings = request.settings
     if not isinstance(settings, TrainSettings):
         return [], []
-    source = request.source("cache")
+    source, limit_gb = request.source("cache"), settings.cache_limit_gb
     if settings.cache != "ram":
         reason = "pictures are decoded when they are needed" if settings.cache == "off" else "asked for"
         return [Decision(name="cache", value=settings.cache, source=source, reason=reason)], []
-    if request.pictures is None or spare is None:
+    asked = None if limit_gb is None else round(limit_gb * GB)
+    may_use = min((size for size in (spare, asked) if size is not None), default=None)
+    if request.pictures is None or may_use is None:
         unknown = "number of pictures" if request.pictures is None else "available memory"
-        return [Decision(name="cache", value="ram", source=source, reason=f"asked for; {unknown} unknown")], []
-    need = request.pictures * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
-    words = f"{request.pictures} pictures need {size_text(need)}, {size_text(max(0, spare))} may be used"
-    if need > spare:
+        decisions = [Decision(name="cache", value="ram", source=source, reason=f"asked for; {unknown} unknown")]
+        return decisions if may_use is None else [*decisions, _cache_limit(facts, request, may_use, asked, ranks)], []
+    need = ranks * request.pictures * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
+    words = f"{request.pictures} pictures need {size_text(need)}, {size_text(max(0, may_use))} may be used"
+    if may_use < LEAST_CACHED_SHARE * need:
         reason = f"off: {words} ({facts.memory.source}); on disk: --cache disk"
         return [Decision(name="cache", value="off", source=source, reason=reason, degraded=True)], []
-    decision = Decision(name="cache", value="ram", source=source, reason=words)
-    return [decision], [Need(what="cache", size_bytes=need, reason=f"{request.pictures} decoded pictures, both splits")]
+    if may_use < need:
+        words = f"about {may_use / need:.0%} of the pictures: {words} ({facts.memory.source})"
+    decision = Decision(name="cache", value="ram", source=source, reason=words, degraded=may_use < need)
+    reason = f"{request.pictures} decoded pictures, both splits" if may_use >= need else "as many pictures as fit"
+    needs = [Need(what="cache", size_bytes=min(need, may_use), reason=reason)]
+    return [decision, _cache_limit(facts, request, may_use, asked, ranks)], needs
+
+
+def _cache_limit(facts: HostFacts, request: JobRequest, may_use: int, asked: int | None, ranks: int) -> Decision:
+    given = may_use == asked
+    source = request.source("cache_limit_gb") if given else facts.memory.source
+    each = f", divided among {ranks} ranks" if ranks > 1 else ""
+    reason = ("asked for" if given else "what the rest leaves of the memory") + each
+    return Decision(name="cache_limit_gb", value=round(max(0, may_use) / ranks / GB, 3), source=source, reason=reason)
 
 
 def _shm(facts: HostFacts, ranks: int) -> Budget:

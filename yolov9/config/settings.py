@@ -82,6 +82,30 @@ class TrainSettings(RunSettings):
     cache: str = option(
         "off", "--cache", nargs="?", const="ram", choices=["off", "ram", "disk"], help="keep decoded pictures"
     )
+    cache_limit_gb: float | None = option(
+        None,
+        "--cache-limit",
+        type=float,
+        help="most that --cache may take, in GB, both splits together; what does not fit is decoded each time; "
+        "default: what the memory limit allows, or what is free on the disk",
+    )
+    mosaic_window: int = option(
+        64,
+        "--mosaic-window",
+        help="partners of a mosaic are chosen from so many samples made shortly before, so that a picture is decoded "
+        "once an epoch and not four times; 0: from all pictures, which takes twice the CPU time",
+    )
+    worker_timeout_s: float = option(
+        120.0,
+        "--worker-timeout",
+        help="seconds that a loader process may take for one sample before it is replaced and its picture left out",
+    )
+    fixed_workers: bool = option(
+        False,
+        "--fixed-workers",
+        help="keep as many loader processes as there are at the start, as with --workers; otherwise those that are "
+        "not needed end",
+    )
     stage: str = option(
         "auto",
         "--stage",

@@ -64,7 +64,7 @@ class FailureLog:
         if message["event"] == "hung":
             LOG.warning(
                 "%s hung for %.0f s while reading %s; it was replaced and the picture is left out "
-                "(limit: loader timeout of %.0f s)",
+                "(limit: --worker-timeout %.0f)",
                 who,
                 message["seconds"],
                 reading,

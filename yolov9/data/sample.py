@@ -225,8 +225,9 @@ class SampleMaker:
             self._buffers = [np.empty((*shape, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
         for scene, buffer in zip(scenes, self._buffers, strict=True):
             paint(scene, flip, self._read, buffer)
-        mixup(self._buffers[0], self._buffers[1], ratio)
-        return self._buffers[0]
+        first, second = self._buffers
+        mixup(first, second, ratio)
+        return first
 
     def _mosaic(self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str]) -> Scene:
         settings = self._settings

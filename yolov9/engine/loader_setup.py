@@ -1,10 +1,12 @@
 """What a training run asks of its two loaders."""
 
 from yolov9.data import DatasetIndex
+from yolov9.data.cache import plan_cache
 from yolov9.data.loader import LoaderSettings
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import mosaic_off_epoch
 
+BYTES_PER_GB = 1e9
 VALIDATION_PAD = 0.5
 """Border of rectangular validation batches, in strides; the published scores use it."""
 VALIDATION_BATCH_FACTOR = 2
@@ -26,7 +28,10 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         slots=settings.prefetch or LoaderSettings.slots,
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
+        timeout_s=settings.worker_timeout_s,
+        mosaic_window=settings.mosaic_window,
         cache=settings.cache,
+        cache_limit_bytes=_cache_limit_bytes(context),
         cache_dir=context.environment.cache_dir,
         rank=context.ranks.rank,
         world=context.ranks.world,
@@ -34,8 +39,14 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
     )
 
 
-def val_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSettings:
-    """Returns the settings of the loader of validation batches: rectangles, nothing random."""
+def val_loader_settings(context: RunContext, index: DatasetIndex, train_index: DatasetIndex) -> LoaderSettings:
+    """Returns the settings of the loader of validation batches: rectangles, nothing random.
+
+    Args:
+        context: the run.
+        index: validation pictures.
+        train_index: training pictures; the cache keeps what it has room for of the others.
+    """
     settings, on_gpu = context.settings, context.precision.device.type == "cuda"
     return LoaderSettings(
         index=index,
@@ -48,7 +59,22 @@ def val_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSetti
         rect=True,
         slots=settings.prefetch or LoaderSettings.slots,
         pad=VALIDATION_PAD,
+        timeout_s=settings.worker_timeout_s,
         cache=settings.cache,
+        cache_limit_bytes=_cache_left_bytes(context, train_index),
         cache_dir=context.environment.cache_dir,
         pin=on_gpu,
     )
+
+
+def _cache_limit_bytes(context: RunContext) -> int | None:
+    limit_gb = context.settings.cache_limit_gb
+    return None if limit_gb is None else round(limit_gb * BYTES_PER_GB)
+
+
+def _cache_left_bytes(context: RunContext, train_index: DatasetIndex) -> int | None:
+    limit = _cache_limit_bytes(context)
+    if limit is None:
+        return None
+    layout, _ = plan_cache(train_index.sizes, context.settings.imgsz, limit)
+    return max(0, limit - layout.total_bytes)

@@ -21,11 +21,13 @@ OF_THIS_PROCESS = frozenset(
         "amp",
         "batch_size",
         "cache",
+        "cache_limit_gb",
         "close_mosaic",
         "data",
         "device",
         "epochs",
         "exist_ok",
+        "fixed_workers",
         "gpu_share",
         "name",
         "noplots",
@@ -39,6 +41,7 @@ OF_THIS_PROCESS = frozenset(
         "save_period",
         "stage",
         "sync_bn",
+        "worker_timeout_s",
         "workers",
     }
 )
@@ -46,15 +49,18 @@ OF_THIS_PROCESS = frozenset(
 ALWAYS_NEW = frozenset(
     {
         "amp",
+        "cache_limit_gb",
         "continue_run",
         "device",
         "exist_ok",
+        "fixed_workers",
         "gpu_share",
         "name",
         "project",
         "quiet",
         "resume",
         "stage",
+        "worker_timeout_s",
         "workers",
     }
 )

@@ -71,7 +71,7 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
         train_loader = stack.enter_context(open_loader(train_loader_settings(context, train_index)))
         val_loader = None
         if val_index is not None:
-            val_loader = stack.enter_context(open_loader(val_loader_settings(context, val_index)))
+            val_loader = stack.enter_context(open_loader(val_loader_settings(context, val_index, train_index)))
         model = make_model(context.settings, list(train_index.names), context.environment, resumed)
         yield _assemble(context, model, train_index, train_loader, val_loader)
 

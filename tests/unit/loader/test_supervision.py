@@ -137,7 +137,7 @@ def test_p06_a_hung_worker_is_named_with_its_file_and_the_epoch_goes_on(new_data
     assert count == 12
     assert "hung" in caplog.text
     assert "p002.png" in caplog.text
-    assert "timeout" in caplog.text
+    assert "--worker-timeout" in caplog.text
 
 
 def test_p06_a_picture_that_broke_after_the_scan_is_named_once_and_the_epoch_goes_on(new_data_set, settings, caplog):

@@ -80,7 +80,7 @@ def test_p06_a_worker_that_sleeps_is_named_with_its_picture_and_the_limit(
             batch.release()
     assert "hung" in said.text
     assert str(picture) in said.text
-    assert "limit: loader timeout" in said.text
+    assert "limit: --worker-timeout" in said.text
 
 
 @pytest.mark.parametrize(("status", "words"), [(1 << 8, "exit status 1"), (9, "SIGKILL"), (7, "mounts of data set")])

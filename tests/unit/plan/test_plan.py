@@ -131,12 +131,43 @@ def test_p05_a_users_thread_count_reaches_the_trainer(facts_of: FactsOf) -> None
     assert make_plan(facts_of(cpus=5), ask()).environment["OMP_NUM_THREADS"] == "5"
 
 
-@pytest.mark.parametrize(("pictures", "value"), [(1000, "ram"), (100_000, "off")])
-def test_p07_ram_cache_is_refused_when_it_does_not_fit(facts_of: FactsOf, pictures: int, value: str) -> None:
+@pytest.mark.parametrize(("pictures", "value"), [(1000, "ram"), (100_000, "ram"), (1_000_000, "off")])
+def test_p07_the_ram_cache_keeps_what_fits_and_is_refused_when_that_is_little(
+    facts_of: FactsOf, pictures: int, value: str
+) -> None:
     plan = make_plan(facts_of(64), ask("--cache ram", pictures=pictures))
     assert plan.value("cache") == value
-    assert plan["cache"].degraded == (value == "off")
+    assert plan["cache"].degraded == (pictures > 1000)
     assert f"{pictures} pictures need" in plan["cache"].reason
+    assert ("% of the pictures" in plan["cache"].reason) == (pictures == 100_000)
+    if value == "ram":
+        budget = next(budget for budget in plan.budgets if budget.resource == "memory")
+        assert (
+            plan.value("cache_limit_gb") * 1e9 + budget.needed_bytes - needs(plan, "memory")["cache"] <= 64 * 0.9 * GIB
+        )
+
+
+def test_cache_limit_is_the_users_when_memory_allows_it(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(64), ask("--cache ram --cache-limit 5", pictures=10_000))
+    assert plan.value("cache_limit_gb") == 5
+    assert needs(plan, "memory")["cache"] == 5_000_000_000
+    assert "41% of the pictures" in plan["cache"].reason
+
+
+def test_ranks_divide_the_cache(facts_of: FactsOf) -> None:
+    gpus = [{**A10G, "uuid": "GPU-a"}, {**A10G, "uuid": "GPU-b"}]
+    request = ask("--cache ram --cache-limit 5 --device 0,1", pictures=10_000)
+    assert make_plan(facts_of(64, gpus=gpus, driver="580.65"), request).value("cache_limit_gb") == 2.5
+
+
+@pytest.mark.parametrize(("words", "fixed"), [("", False), ("--workers 3", True), ("--fixed-workers", True)])
+def test_a_given_number_of_workers_stays(facts_of: FactsOf, words: str, fixed: bool) -> None:
+    assert make_plan(facts_of(cpus=16), ask(words)).value("fixed_workers") is fixed
+
+
+@pytest.mark.parametrize(("words", "counted"), [("", True), ("--mosaic-window 0", False), ("--rect", False)])
+def test_the_mosaic_window_counts_against_the_memory(facts_of: FactsOf, words: str, counted: bool) -> None:
+    assert ("mosaic window" in needs(make_plan(facts_of(64), ask(words)), "memory")) == counted
 
 
 def test_strict_stops_where_something_gives_way(facts_of: FactsOf) -> None:
