@@ -148,12 +148,10 @@ def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan,
 
 
 def trainer_command(plan_file: Path, plan: Plan) -> list[str]:
-    """Returns the trainer's command line: one process, or torchrun on a port of its own choice for several."""
-    trainer = ["-m", "yolov9", str(plan_file)]
-    if plan.value("ranks") in (None, 1):
-        return [sys.executable, *trainer]
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={plan.value('ranks')}"]
-    return [sys.executable, *launcher, *trainer]
+    """Returns the trainer's command line: one process, or one per rank."""
+    trainer = [sys.executable, "-m", "yolov9", str(plan_file)]
+    ranks = plan.value("ranks")
+    return trainer if ranks in (None, 1) else [sys.executable, "-m", "entrypoint.ranks", str(ranks), *trainer]
 
 
 def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str]:

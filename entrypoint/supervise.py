@@ -65,7 +65,7 @@ def supervise(
             env=child_environment(variables or {}, defaults),
             process_group=0,
             stdin=subprocess.DEVNULL,
-            preexec_fn=_stop_with_parent,
+            preexec_fn=stop_with_parent,
         )
         forwarding.start(child.pid)
         status = _wait(child.pid)
@@ -164,8 +164,8 @@ def _adopt_orphans() -> None:
     _process_control(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _stop_with_parent() -> None:
-    """Runs in the child: a trainer whose supervisor was killed saves and ends, so that it does not keep the GPU."""
+def stop_with_parent() -> None:
+    """Runs in a child: a trainer whose supervisor was killed saves and ends, so that it does not keep the GPU."""
     _process_control(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

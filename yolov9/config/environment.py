@@ -14,11 +14,13 @@ class Environment:
     """Typed view of the variables that are not options of a command."""
 
     rank: int = 0
-    """`RANK`: number of this process among all trainer processes; set by torchrun."""
+    """`RANK`: number of this process among all trainer processes; set by entrypoint.ranks or torchrun."""
     local_rank: int = 0
-    """`LOCAL_RANK`: number of this process on this machine; set by torchrun."""
+    """`LOCAL_RANK`: number of this process on this machine; set likewise."""
     world_size: int = 1
-    """`WORLD_SIZE`: number of trainer processes; set by torchrun."""
+    """`WORLD_SIZE`: number of trainer processes; set likewise."""
+    rendezvous_file: Path | None = None
+    """`RENDEZVOUS_FILE`: where ranks of one machine meet; torchrun's have MASTER_ADDR and MASTER_PORT instead."""
     assigner_topk: int | None = None
     """`YOLOM`: anchors per target in the label assigner (recipe default 10)."""
     assigner_alpha: float | None = None
@@ -55,6 +57,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         rank=_integer(env, "RANK") or 0,
         local_rank=_integer(env, "LOCAL_RANK") or 0,
         world_size=_integer(env, "WORLD_SIZE") or 1,
+        rendezvous_file=Path(env["RENDEZVOUS_FILE"]) if env.get("RENDEZVOUS_FILE") else None,
         assigner_topk=_integer(env, "YOLOM"),
         assigner_alpha=_number(env, "YOLOA"),
         assigner_beta=_number(env, "YOLOB"),

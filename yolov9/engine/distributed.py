@@ -31,10 +31,10 @@ class Ranks:
 
 @contextmanager
 def process_group(environment: Environment, device: torch.device) -> Iterator[Ranks]:
-    """Joins the processes that torchrun started, and leaves them at the end.
+    """Joins the other ranks, and leaves them at the end.
 
     Args:
-        environment: ranks as torchrun numbers them; one process needs no group.
+        environment: ranks as entrypoint.ranks or torchrun number them; one process needs no group.
         device: decides between NCCL and gloo.
     """
     ranks = Ranks(environment.rank, environment.local_rank, environment.world_size)
@@ -42,7 +42,14 @@ def process_group(environment: Environment, device: torch.device) -> Iterator[Ra
         yield ranks
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT)
+    meeting_place = environment.rendezvous_file
+    dist.init_process_group(
+        backend,
+        init_method="env://" if meeting_place is None else f"file://{meeting_place}",
+        timeout=COLLECTIVE_TIMEOUT,
+        rank=ranks.rank,
+        world_size=ranks.world,
+    )
     try:
         yield ranks
     finally:

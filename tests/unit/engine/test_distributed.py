@@ -1,17 +1,23 @@
-"""Two processes that train one model, as torchrun starts them."""
+"""Two processes that train one model."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yolov9.engine.checkpoint import read_training_checkpoint
 
 GRAPH = Path(__file__).parent / "tiny-graph.yaml"
+REPOSITORY = Path(__file__).parents[3]
 
 
-def train_with_two_ranks(folder: Path, data: Path, **changes: Any) -> str:
+def start_two_ranks(folder: Path, data: Path, **changes: Any) -> "subprocess.Popen[str]":
     settings = {
         "data": str(data),
         "cfg": str(GRAPH),
@@ -26,10 +32,16 @@ def train_with_two_ranks(folder: Path, data: Path, **changes: Any) -> str:
     }
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"command": "train", "settings": settings, "run_dir": str(folder / "run")}))
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "yolov9", str(plan)]
-    done = subprocess.run([sys.executable, *launcher], capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    command = [sys.executable, "-m", "entrypoint.ranks", "2", sys.executable, "-m", "yolov9", str(plan)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def train_with_two_ranks(folder: Path, data: Path, **changes: Any) -> str:
+    with start_two_ranks(folder, data, **changes) as process:
+        _, log = process.communicate(timeout=280)
+    assert process.returncode == 0, log
+    return log
 
 
 def test_two_ranks_train_one_model_and_write_each_file_once(
@@ -44,3 +56,41 @@ def test_two_ranks_train_one_model_and_write_each_file_once(
     assert both["pictures_per_step"] == alone["pictures_per_step"] == 8
     assert log.count("epoch 2/2") == 1
     assert len((tmp_path / "run" / "results.csv").read_text().splitlines()) == 3
+
+
+def test_p17_two_ranks_stop_at_the_same_step_and_go_on_from_one_file(tmp_path: Path, tiny_data: Path) -> None:
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    straight.mkdir()
+    stopped.mkdir()
+    train_with_two_ranks(straight, tiny_data, epochs=20)
+    with start_two_ranks(stopped, tiny_data, epochs=20) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "epoch 2/20" in line:
+                process.send_signal(signal.SIGTERM)
+    log = "".join(lines)
+    assert process.returncode == 75, log
+    assert "Traceback" not in log
+    places = re.findall(r"stopped in epoch (\d+) after (\d+) batches", log)
+    assert len(places) == 2
+    assert len(set(places)) == 1
+    names = {file.name for file in (stopped / "run" / "weights").iterdir()}
+    assert names <= {"last.pt", "last-previous.pt", "best.pt"}
+    position = read_training_checkpoint(stopped / "run" / "weights" / "last.pt")["training"]["progress"]
+    assert (str(position["epoch"]), str(position["batch"])) == places[0]
+
+    train_with_two_ranks(stopped, tiny_data, epochs=20, resume=str(stopped / "run"))
+    one, two = (read_training_checkpoint(folder / "run" / "weights" / "last.pt") for folder in (straight, stopped))
+    assert one["training"]["progress"]["optimizer_steps"] == two["training"]["progress"]["optimizer_steps"]
+    assert len((stopped / "run" / "results.csv").read_text().splitlines()) == 21
+    for name, value in one["model"].items():
+        torch.testing.assert_close(two["model"][name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mistake_of_the_user_has_its_exit_code_and_no_traceback_on_two_ranks(tmp_path: Path) -> None:
+    with start_two_ranks(tmp_path, tmp_path / "data.yaml") as process:
+        _, log = process.communicate(timeout=280)
+    assert process.returncode == 65, log
+    assert "Traceback" not in log

@@ -1,0 +1,75 @@
+"""Several ranks of one training on one machine: they stop together, and end with one exit code. Stand-ins train."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LAUNCHER = """
+import sys
+from entrypoint import ranks
+ranks.GRACE_S = 0.2
+ranks.main(["2", sys.executable, "-c", sys.argv[1]])
+"""
+BY_RANK = "import os, signal, sys; rank = int(os.environ['RANK']); "
+STUCK = "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
+
+
+def launch(trainer: str, environment: dict[str, str]) -> "subprocess.Popen[str]":
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", LAUNCHER, BY_RANK + trainer]
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "exit_code"),
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit(75)", 75),
+        ("sys.exit(75 if rank else 0)", 75),
+        ("sys.exit(65)", 65),
+        (f"sys.exit(73) if rank else None; {STUCK}", 73),
+        (f"os.kill(os.getpid(), signal.SIGKILL) if rank else None; {STUCK}", -signal.SIGKILL),
+    ],
+)
+def test_the_group_ends_as_its_ranks_end(clean_environment: dict[str, str], trainer: str, exit_code: int) -> None:
+    process = launch(trainer, clean_environment)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == exit_code, log
+    assert "Traceback" not in log
+
+
+def test_each_rank_gets_a_stop_once(clean_environment: dict[str, str]) -> None:
+    trainer = (
+        "heard = []; signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number)); "
+        "os.write(1, b'ready\\n'); signal.pause(); signal.sigtimedwait([signal.SIGTERM], 0.3); "
+        "os.write(1, b'heard %d\\n' % len(heard)); sys.exit(75)"
+    )
+    process = launch(trainer, clean_environment)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    output, log = process.communicate(timeout=60)
+    assert output.splitlines() == ["heard 1"] * 2
+    assert process.returncode == 75, log
+
+
+def test_ranks_whose_launcher_is_killed_are_told_to_stop(clean_environment: dict[str, str]) -> None:
+    trainer = (
+        "signal.signal(signal.SIGTERM, lambda number, frame: (os.write(1, b'told\\n'), os._exit(75))); "
+        "os.write(1, b'ready\\n'); signal.pause()"
+    )
+    process = launch(trainer, clean_environment)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+    process.kill()
+    output, _ = process.communicate(timeout=60)
+    assert output.splitlines() == ["told"] * 2
+
+
+def test_the_meeting_place_is_removed(clean_environment: dict[str, str], tmp_path: Path) -> None:
+    process = launch("sys.exit(0)", {**clean_environment, "TMPDIR": str(tmp_path)})
+    process.communicate(timeout=60)
+    assert list(tmp_path.glob("yolov9-ranks-*")) == []
