@@ -96,6 +96,16 @@ class Loader:
         """Process ids of the workers at this moment."""
         return self._producer.worker_pids()
 
+    @property
+    def worker_count(self) -> int:
+        """Worker processes that were last asked for."""
+        return self._workers
+
+    @property
+    def all_prepared(self) -> bool:
+        """True when every batch that has been asked for ahead lies ready, so that the workers have nothing to do."""
+        return bool(self._asked) and all(self._producer.is_made(request) for _, _, request in self._asked)
+
     def set_workers(self, count: int) -> None:
         """Changes the number of worker processes, at least 1; no effect on a loader without any."""
         if count < 1:

@@ -1,6 +1,7 @@
 """Who makes the samples: a server process with workers, or this process."""
 
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -56,6 +57,9 @@ class Producer(Protocol):
     def wait(self, request: Request) -> None:
         """Returns when the batch lies in its slot."""
 
+    def is_made(self, request: Request) -> bool:
+        """Tells whether the batch lies in its slot, without waiting for it."""
+
     def cancel(self, generation: int) -> None:
         """Forgets all requests so far; later ones have this generation."""
 
@@ -93,6 +97,11 @@ class InlineProducer:
             for number, reason in failures:
                 self._failures.failure(number, reason)
 
+    def is_made(self, request: Request) -> bool:
+        """It is not before it is waited for."""
+        del request
+        return False
+
     def cancel(self, generation: int) -> None:
         """There is nothing to forget."""
 
@@ -124,14 +133,16 @@ class ServerProducer:
     def wait(self, request: Request) -> None:
         """Takes messages of the server until the batch is made."""
         while (request.slot, request.generation) not in self._made:
-            data = self._receive()
-            message = json.loads(data)
-            if "made" in message:
-                slot, generation = message["made"]
-                self._made.add((slot, generation))
-            else:
-                self._failures.event(message)
+            self._take_message()
         self._made.discard((request.slot, request.generation))
+
+    def is_made(self, request: Request) -> bool:
+        """Takes the messages that are there already."""
+        while (request.slot, request.generation) not in self._made:
+            if not select.select([self._connection], (), (), 0)[0]:
+                return False
+            self._take_message()
+        return True
 
     def cancel(self, generation: int) -> None:
         """Tells the server; what was made and not fetched is forgotten."""
@@ -156,6 +167,14 @@ class ServerProducer:
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()
+
+    def _take_message(self) -> None:
+        message = json.loads(self._receive())
+        if "made" in message:
+            slot, generation = message["made"]
+            self._made.add((slot, generation))
+        else:
+            self._failures.event(message)
 
     def _send(self, message: dict[str, Any]) -> None:
         try:

@@ -9,6 +9,8 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of the times in /proc/PID/stat."""
 AFTER_NAME = {"utime": 11, "stime": 12}
 """proc(5): places in /proc/PID/stat, counted from the field after the program's name."""
+OWN_AND_CHILDREN = slice(11, 15)
+"""The same and those of children that were waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,21 @@ def read_usage(pid: int, root: Path = Path("/proc")) -> Usage | None:
         return None
     ticks = sum(int(words[place]) for place in AFTER_NAME.values())
     return Usage(cpu_s=ticks / TICKS_A_SECOND, runnable_s=_runnable_s(folder), read_bytes=_read_bytes(folder))
+
+
+def tree_cpu_s(pid: int, root: Path = Path("/proc")) -> float:
+    """Returns the CPU time of a process and all below it so far, those that have ended and were reaped included."""
+    total, left = 0, [pid]
+    while left:
+        folder = root / str(left.pop())
+        try:
+            words = (folder / "stat").read_text().rpartition(")")[2].split()
+            total += sum(int(word) for word in words[OWN_AND_CHILDREN])
+            for task in (folder / "task").iterdir():
+                left += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue  # it has just ended
+    return total / TICKS_A_SECOND
 
 
 @dataclass

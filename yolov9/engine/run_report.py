@@ -1,5 +1,6 @@
 """Everything that a run tells and draws while it goes on; silent on ranks other than the first."""
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.batch_pictures import MOST_TILES, draw_targets
+from yolov9.engine.bench_counters import tree_cpu_s
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
 from yolov9.engine.gpu_memory import peak_text
@@ -48,6 +50,8 @@ class RunReport:
         self._lines = ProgressLines()
         self._began = self._epoch_began = time.monotonic()
         self._first_batch = 0
+        self._last_batch_at = self._began
+        self._cpu_before_s = 0.0
         self._wait_before = self._wait_s = 0.0
 
     def __enter__(self) -> "RunReport":
@@ -90,6 +94,7 @@ class RunReport:
         self._epoch_began = time.monotonic()
         self._first_batch = self._session.progress.batch
         self._wait_before = self._wait_s
+        self._cpu_before_s = tree_cpu_s(os.getpid())
         self._lines.restart()
 
     def see_batch(self, batch: DeviceBatch) -> None:
@@ -111,6 +116,7 @@ class RunReport:
             wait_s: seconds that the trainer has waited for the loader since the run began.
         """
         self._wait_s = wait_s
+        self._last_batch_at = time.monotonic()
         if not self._active or not self._lines.due():
             return False
         session, progress = self._session, self._session.progress
@@ -172,14 +178,21 @@ class RunReport:
         LOG.info("done in %.0f s; results are in %s", time.monotonic() - self._began, context.run_dir)
 
     def _speed(self) -> str:
-        context = self._session.context
-        seconds = time.monotonic() - self._epoch_began
+        """Seconds and CPUs since the epoch began; the speed is that of training, without the validation after it."""
+        context, loader = self._session.context, self._session.train_loader
+        seconds = max(time.monotonic() - self._epoch_began, 1e-9)
+        training_s = max(self._last_batch_at - self._epoch_began, 1e-9)
         pictures = (self._session.progress.batch - self._first_batch) * context.batch * context.ranks.world
-        waited = (self._wait_s - self._wait_before) / max(seconds, 1e-9)
-        text = f"{seconds:.1f} s, {pictures / max(seconds, 1e-9):.0f} pictures/s, {waited:.0%} waiting for data"
+        parts = [
+            f"{seconds:.1f} s",
+            f"{pictures / training_s:.0f} pictures/s",
+            f"{(self._wait_s - self._wait_before) / training_s:.0%} waiting for data",
+            f"{(tree_cpu_s(os.getpid()) - self._cpu_before_s) / seconds:.1f} CPUs busy",
+            f"{loader.worker_count} workers",
+        ]
         if context.precision.device.type == "cuda":
-            text += f", {peak_text(context.precision.device)}"
-        return text
+            parts.append(peak_text(context.precision.device))
+        return ", ".join(parts)
 
     def _say_mosaic(self, settings: TrainSettings) -> None:
         off = mosaic_off_epoch(settings.epochs, settings.close_mosaic)

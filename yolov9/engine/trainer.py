@@ -31,6 +31,7 @@ from yolov9.engine.session import Session, open_session
 from yolov9.engine.stop import StopRequest
 from yolov9.engine.training_state import restore
 from yolov9.engine.validate import ValidationResult, ValidationStopped, validate
+from yolov9.engine.worker_control import WorkerControl
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 
@@ -142,6 +143,7 @@ class TrainingLoop:
         settings, precision = session.context.settings, session.context.precision
         micro_batches = session.step.micro_batches
         micro_batches.on_change = self._note_memory
+        self._workers = WorkerControl(session.train_loader, fixed=settings.fixed_workers)
         self._feed = DeviceFeed(precision.device, precision.dtype, make_room=micro_batches.make_room)
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
 
@@ -188,7 +190,7 @@ class TrainingLoop:
             return True
         session.model.train()
         batches = session.train_loader.epoch(progress.epoch, start_batch=progress.batch)
-        for batch in self._feed(batches):
+        for batch in self._feed(self._workers.watch(batches)):
             self._train_batch(batch)
             progress.batch += 1
             self._heart.step(f"training, epoch {progress.epoch + 1}, batch {progress.batch}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yolov9.engine.bench_counters import TICKS_A_SECOND, Usage, UsageMeter, read_usage
+from yolov9.engine.bench_counters import TICKS_A_SECOND, Usage, UsageMeter, read_usage, tree_cpu_s
 
 STAT = "7 (a) b) R 1 1 1 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1\n"
 
@@ -50,3 +50,12 @@ def test_what_a_busy_process_uses_is_seen() -> None:
         while meter.used().cpu_s < 0.1:
             os.sched_yield()
         process.kill()
+
+
+def test_a_tree_counts_live_processes_and_reaped_ones(tmp_path: Path) -> None:
+    for pid, children, own, reaped in ((7, "8 9", 100, 40), (8, "", 50, 0), (9, "10", 1, 2)):
+        folder = tmp_path / str(pid) / "task" / str(pid)
+        folder.mkdir(parents=True)
+        (folder / "children").write_text(children)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) R 1 1 1 0 -1 0 1 0 0 0 {own} 0 {reaped} 0 20 0 1 0\n")
+    assert tree_cpu_s(7, tmp_path) == 193 / TICKS_A_SECOND

@@ -1,0 +1,109 @@
+"""Keeps as many loader processes as the training needs: fewer leave CPUs to neighbours, more end the waiting.
+
+Batches do not depend on who makes them, so nothing of the training changes with the number.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from yolov9.data.loader import Batch, Loader
+from yolov9.engine.bench_counters import UsageMeter
+from yolov9.logs import LOG
+
+INTERVAL_S = 10.0
+"""Time between two decisions: long enough for a hundred clock ticks a worker, short beside an epoch."""
+WAITED_TOO_LONG = 0.02
+"""Share of the time that the trainer waited, above which there are too few workers."""
+NO_CPU_FREE = 0.2
+"""Share of the workers' time without a free CPU, above which more of them would only get in each other's way."""
+HEADROOM = 1.3
+"""More workers than the CPU time they use: pictures differ in size, and workers also wait for files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """What was seen since the last decision."""
+
+    workers: int
+    waited: float
+    """Share of the time that the trainer waited for batches."""
+    always_full: bool
+    """Whenever a batch was taken, all others that had been asked for lay ready."""
+    busy_cpus: float
+    """CPU time of the workers per time."""
+    starved: float
+    """Share of the time in which workers could have run and no CPU was free."""
+
+
+def next_count(seen: Interval, least: int, most: int) -> int:
+    """Returns how many workers there should be from now on, between `least` and `most`."""
+    wanted = seen.workers
+    if seen.waited > WAITED_TOO_LONG and seen.starved < NO_CPU_FREE:
+        wanted += max(1, seen.workers // 4)
+    elif seen.always_full:
+        wanted = min(seen.workers, math.ceil(seen.busy_cpus * HEADROOM))
+    return min(max(wanted, least), most)
+
+
+class WorkerControl:
+    """Watches the batches of a loader and changes its number of workers.
+
+    Args:
+        loader: has as many workers as there may be.
+        fixed: watch nothing and change nothing.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, loader: Loader, *, fixed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._loader = loader
+        self._most = loader.worker_count
+        self._idle = fixed or self._most < 2
+        self._clock = clock
+        self._least = 1
+        self._begin()
+
+    def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yields the batches of an epoch; a number that was too small in one epoch may be tried in the next again."""
+        self._least = 1
+        for number, batch in enumerate(batches):
+            if self._idle:
+                pass
+            elif number == 0:  # what came before was a start or a validation
+                self._begin()
+            else:
+                self._see(batch)
+            yield batch
+
+    def _begin(self) -> None:
+        self._begun, self._waited_s, self._always_full = self._clock(), 0.0, True
+        self._meter = UsageMeter(self._loader.worker_pids)
+
+    def _see(self, batch: Batch) -> None:
+        self._waited_s += batch.wait_s
+        self._always_full = self._always_full and self._loader.all_prepared
+        seconds = self._clock() - self._begun
+        if seconds >= INTERVAL_S:
+            self._decide(seconds)
+            self._begin()
+
+    def _decide(self, seconds: float) -> None:
+        used, now = self._meter.used(), self._loader.worker_count
+        seen = Interval(
+            workers=now,
+            waited=self._waited_s / seconds,
+            always_full=self._always_full,
+            busy_cpus=used.cpu_s / seconds,
+            starved=used.runnable_s / max(used.cpu_s + used.runnable_s, 1e-9),
+        )
+        wanted = next_count(seen, self._least, self._most)
+        if wanted == now:
+            return
+        if wanted > now:
+            self._least = now + 1
+            why = f"the training waited for {seen.waited:.0%} of the time"
+        else:
+            why = f"all batches lay ready, {seen.busy_cpus:.1f} CPUs were enough for them"
+        LOG.info("loader processes %d -> %d of at most %d: %s", now, wanted, self._most, why)
+        self._loader.set_workers(wanted)
