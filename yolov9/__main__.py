@@ -6,6 +6,7 @@ A plan is a JSON object with `command` (train, val, detect or bench), `settings`
 """
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Collection
@@ -39,6 +40,8 @@ def main(arguments: list[str]) -> int:
     except UserError as error:
         for line in str(error).splitlines():
             LOG.error("%s", line)
+        if error.exit_code == ExitCode.GPU_FAILED:
+            os._exit(error.exit_code)  # Destructors would call the card, which may not answer.
         return int(error.exit_code)
     except Exception:
         LOG.exception("internal error; please report it with the lines below")

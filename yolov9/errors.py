@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     BAD_DATA = 65
     NO_GPU = 69
     INTERNAL = 70
+    GPU_FAILED = 71
     OUTPUT_NOT_WRITABLE = 73
     STOPPED_RESUMABLE = 75
 

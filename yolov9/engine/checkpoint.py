@@ -87,7 +87,7 @@ def training_content(
 
 def final_content(facts: ModelFacts, ema: Mapping[str, Tensor], epoch: int) -> dict[str, Any]:
     """Returns the content of a file for detection only: the average's weights in half precision."""
-    half = {name: value.half() if value.is_floating_point() else value for name, value in ema.items()}
+    half = {name: _halved(value) if value.is_floating_point() else value for name, value in ema.items()}
     return {
         "format": FORMAT,
         "graph": facts.graph,
@@ -169,6 +169,12 @@ def newest_loadable(path: Path) -> tuple[Path, dict[str, Any]]:
         needed="a last.pt of an earlier run",
         remedy="leave --resume out to start a new run, or --resume RUN/weights/last.pt",
     )
+
+
+def _halved(value: Tensor) -> Tensor:
+    """Half precision ends at 65504; a tensor with larger values, such as a variance, stays as it is."""
+    half = value.half()
+    return half if bool(torch.isfinite(half).all()) else value
 
 
 def _damage(path: Path) -> str | None:

@@ -50,10 +50,9 @@ def process_group(environment: Environment, device: torch.device) -> Iterator[Ra
         rank=ranks.rank,
         world_size=ranks.world,
     )
-    try:
-        yield ranks
-    finally:
-        dist.destroy_process_group()
+    yield ranks
+    # Not after an error: ranks that do not know of it would be waited for.
+    dist.destroy_process_group()
 
 
 def sum_gradients(gradients: Tensor, ranks: Ranks) -> None:

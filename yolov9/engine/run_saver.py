@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from yolov9.engine.checkpoint import BEST, LAST, final_content
 from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
-from yolov9.engine.host_copy import copy_to_host
+from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.engine.session import Session
 from yolov9.engine.training_state import capture
 from yolov9.errors import ExitCode, UserError
@@ -38,14 +38,15 @@ class RunSaver:
 
         Args:
             final: the run ends here, so that `--nosave` does not count.
+
+        Raises:
+            UserError: a weight is not a finite number; nothing is written.
         """
         self._saved_at = self._clock()
         context = self._session.context
         if not context.ranks.is_first or (context.settings.nosave and not final):
             return
-        content = capture(self._session)
-        if content is not None:
-            self._writer.submit(WriteJob(context.weights_dir / LAST, content, keep_previous=True))
+        self._writer.submit(WriteJob(context.weights_dir / LAST, capture(self._session), keep_previous=True))
 
     def save_best(self, epoch: int) -> None:
         """Writes best.pt: weights for detection, half precision."""
@@ -77,5 +78,6 @@ class RunSaver:
         context = self._session.context
         if not context.ranks.is_first or context.settings.nosave:
             return
-        content = final_content(self._session.facts, copy_to_host(self._session.ema.model.state_dict()), epoch)
-        self._writer.submit(WriteJob(context.weights_dir / name, content))
+        ema = copy_to_host(self._session.ema.model.state_dict())
+        if all_finite(ema):
+            self._writer.submit(WriteJob(context.weights_dir / name, final_content(self._session.facts, ema, epoch)))

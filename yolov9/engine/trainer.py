@@ -14,6 +14,7 @@ from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank, process_group
+from yolov9.engine.gpu_failure import gpu_failure_explained
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
 from yolov9.engine.logbook import make_run_folder
@@ -111,6 +112,7 @@ class Trainer:
 
 def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest, heart: Heartbeat) -> ExitCode:
     with ExitStack() as stack:
+        stack.enter_context(gpu_failure_explained())
         stack.enter_context(explained(context.precision.device))
         stack.enter_context(side_stream(context.precision.device))
         session = stack.enter_context(open_session(context, content))

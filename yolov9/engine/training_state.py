@@ -10,24 +10,28 @@ from yolov9.engine.checkpoint import Progress, training_content
 from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.engine.optimizer import load_optimizer_state, optimizer_state
 from yolov9.engine.session import Session
+from yolov9.errors import UserError
 from yolov9.logs import LOG
 
 SEPARATOR = "::"
 """Between parameter name and state name while all optimizer tensors travel in one mapping."""
 
 
-def capture(session: Session) -> dict[str, Any] | None:
-    """Copies the whole state of a run to the memory of the host.
+def capture(session: Session) -> dict[str, Any]:
+    """Copies the whole state of a run to the memory of the host and returns it as the content of a checkpoint.
 
-    Returns:
-        Content of a checkpoint; None when a weight is not a finite number, so that it never replaces a good one.
+    Raises:
+        UserError: a weight is not a finite number; such a checkpoint must never replace a good one.
     """
     context, step = session.context, session.step
     model = copy_to_host(session.model.state_dict())
     ema = copy_to_host(session.ema.model.state_dict())
     if not (all_finite(model) and all_finite(ema)):
-        LOG.error("a weight is not a finite number: no checkpoint is written, the one before stays")
-        return None
+        raise UserError(
+            found="the training has diverged: a weight is not a finite number; the checkpoint before stays",
+            needed="finite weights; the learning rate or half precision is the usual cause",
+            remedy="--resume --amp off, or a new run with a recipe with a lower lr0",
+        )
     progress = session.progress
     progress.best_score, progress.best_epoch = session.stopper.best_score, session.stopper.best_epoch
     progress.loss_sums = step.meter.state()

@@ -1,9 +1,9 @@
 /* Preloaded into a process (LD_PRELOAD): calls that write to certain files fail as on a full or broken disk.
  *
  * DISK_PATH   part of the paths that are concerned; without it nothing happens
- * DISK_CALL   name of the only call that is concerned: open, write, pwrite, fsync, truncate, close, rename, link, unlink,
- *             mkdir; without it all of them
- * DISK_LOG    file that gets a line "NUMBER CALL RESULT PATH" per call that concerns such a path
+ * DISK_CALL   name of the only call that fails and is counted: open, write, pwrite, fsync, truncate, close, rename, link,
+ *             unlink, mkdir; without it all of them
+ * DISK_LOG    file that gets a line "NUMBER CALL RESULT PATH" per call on such a path
  * DISK_FROM   number (from 1) of the first call that fails
  * DISK_COUNT  how many calls fail from there on; 0: all
  * DISK_ERROR  errno that they fail with
@@ -34,11 +34,12 @@ static long number_of(const char *name, long otherwise) {
 /* Returns the errno that this call has to fail with, or 0. */
 static int judge(const char *call, const char *path) {
     const char *wanted = getenv("DISK_PATH"), *log = getenv("DISK_LOG"), *only = getenv("DISK_CALL");
-    if ((only && strcmp(only, call)) || !wanted || !*wanted || !path || !strstr(path, wanted) || (log && strstr(path, log)))
+    if (!wanted || !*wanted || !path || !strstr(path, wanted) || (log && strstr(path, log)))
         return 0;
-    long number = __sync_add_and_fetch(&calls, 1);
+    int concerned = !only || !strcmp(only, call);
+    long number = __sync_add_and_fetch(&calls, concerned);
     long from = number_of("DISK_FROM", 0), count = number_of("DISK_COUNT", 1);
-    int fails = from && number >= from && (!count || number < from + count);
+    int fails = concerned && from && number >= from && (!count || number < from + count);
     int error = fails ? (int)number_of("DISK_ERROR", ENOSPC) : 0;
     if (log) {
         char line[4500];

@@ -21,6 +21,8 @@ from yolov9.engine.checkpoint import newest_loadable
 from yolov9.errors import ExitCode
 
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT)
+KINDS = ("any", "any", "write", "fsync", "link", "rename")
+"""Which calls fail; uniformly over all calls, the rare ones would hardly ever come."""
 HOW_MANY = (1, 1, 3, 0)
 """Calls that fail in a row; 0: all from there on."""
 SAVES = [(0, 3), (1, 3), (2, 3), (3, 0)]
@@ -70,21 +72,21 @@ def newest_save(calls: list[tuple[str, int, str]]) -> tuple[int, int] | None:
 
 
 @pytest.fixture(scope="session")
-def survey(failing_trainers: Any, chaos_dir: Path, chaos_settings: dict[str, Any]) -> int:
-    """How many calls on its files an undisturbed run makes."""
+def survey(failing_trainers: Any, chaos_dir: Path, chaos_settings: dict[str, Any]) -> Counter[str]:
+    """How many calls on its files an undisturbed run makes, by kind."""
     run_dir, log = chaos_dir / "survey" / "run", chaos_dir / "survey" / "calls.log"
     failing_trainers.start(run_dir, settings_of(chaos_settings, 0), **variables_of(run_dir, log))
     assert failing_trainers.status() == 0, run_dir.with_name("trainer.log").read_text()
     calls = calls_in(log)
     assert newest_save(calls) == SAVES[-1]
-    return len(calls)
+    return Counter([kind for call, _, _ in calls for kind in (call, "any")])
 
 
 def settings_of(settings: dict[str, Any], seed: int) -> dict[str, Any]:
     return {**settings, "noplots": seed % 4 != 0, "cache": "disk" if seed % 2 else "off"}
 
 
-def variables_of(run_dir: Path, log: Path, **disk: int) -> dict[str, str]:
+def variables_of(run_dir: Path, log: Path, **disk: int | str) -> dict[str, str]:
     variables = {"YOLOV9_CACHE_DIR": str(run_dir / "cache"), "DISK_PATH": f"{run_dir}/", "DISK_LOG": str(log)}
     return variables | {f"DISK_{name.upper()}": str(value) for name, value in disk.items()}
 
@@ -92,7 +94,7 @@ def variables_of(run_dir: Path, log: Path, **disk: int) -> dict[str, str]:
 def test_a_failing_disk_costs_no_checkpoint(
     tmp_path: Path,
     failing_trainers: Any,
-    survey: int,
+    survey: Counter[str],
     undisturbed: Path,
     chaos_settings: dict[str, Any],
     state_of: Callable[[Path], dict[str, Any]],
@@ -100,12 +102,14 @@ def test_a_failing_disk_costs_no_checkpoint(
     seed: int,
 ) -> None:
     rng = np.random.default_rng([seed, 2])
-    error, count, first = int(rng.choice(ERRORS)), int(rng.choice(HOW_MANY)), int(rng.integers(1, survey + 1))
+    error, count, kind = int(rng.choice(ERRORS)), int(rng.choice(HOW_MANY)), str(rng.choice(KINDS))
+    first = int(rng.integers(1, survey[kind] + 1))
     run_dir, calls_log, settings = tmp_path / "run", tmp_path / "calls.log", settings_of(chaos_settings, seed)
-    disk = variables_of(run_dir, calls_log, error=error, count=count, **{"from": first})
+    only = {} if kind == "any" else {"call": kind}
+    disk = variables_of(run_dir, calls_log, error=error, count=count, **{"from": first}, **only)
     failing_trainers.start(run_dir, settings, **disk)
     status, log = failing_trainers.status(), (tmp_path / "trainer.log").read_text()
-    what = f"{errno.errorcode[error]} x {count} from call {first}\n{log}"
+    what = f"{errno.errorcode[error]} x {count} from {kind} {first}\n{log}"
     calls = calls_in(calls_log)
     for call, injected, _ in calls:
         if injected:

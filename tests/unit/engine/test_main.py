@@ -89,3 +89,25 @@ def test_ctrl_c_before_the_training_ends_the_process_without_a_traceback(tmp_pat
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == -signal.SIGINT
+
+
+def test_a_gpu_that_fails_ends_the_process_at_once_with_its_own_exit_code(tmp_path: Path, tiny_data: Path) -> None:
+    code = """
+import sys
+from yolov9.__main__ import main
+from yolov9.loss import DetectionLoss
+def fail(*arguments):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+DetectionLoss.__call__ = fail
+main(sys.argv[1:])
+print("clean-up would hang here")
+"""
+    plan = write_plan(tmp_path, tiny_data)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(plan)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 71, done.stderr
+    assert "illegal memory access" in done.stderr
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -14,9 +14,11 @@ from yolov9.config.environment import read_environment
 from yolov9.engine import heartbeat
 from yolov9.engine.checkpoint import read_training_checkpoint
 from yolov9.engine.heartbeat import Beat, heartbeat_file, read_heartbeat
+from yolov9.engine.host_copy import all_finite
 from yolov9.engine.logbook import COLUMNS
 from yolov9.engine.stop import StopRequest
 from yolov9.errors import ExitCode, UserError
+from yolov9.loss import DetectionLoss
 from yolov9.model import load_weights, read_checkpoint
 
 Train = Callable[..., ExitCode]
@@ -251,3 +253,36 @@ def test_each_batch_leaves_a_sign_of_life_that_is_gone_after_the_run(
     assert (6, "training, epoch 2, batch 3") in heard
     assert None not in listener.heard
     assert not list(tmp_path.glob("yolov9-heartbeat*"))
+
+
+def test_a_gpu_that_fails_has_an_exit_code_of_its_own_and_the_run_goes_on_from_the_last_checkpoint(
+    tmp_path: Path, train: Train, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # There is no GPU here that could fail: the loss of the second epoch raises what PyTorch raises then.
+    calls = iter(range(100))
+    forward = DetectionLoss.__call__
+
+    def failing(self: DetectionLoss, *arguments: Any) -> Any:
+        if next(calls) == 4:
+            raise RuntimeError("CUDA error: unspecified launch failure\nSearch for `cudaErrorLaunchFailure' …")
+        return forward(self, *arguments)
+
+    monkeypatch.setattr(DetectionLoss, "__call__", failing)
+    with pytest.raises(UserError, match="unspecified launch failure") as caught:
+        train(tmp_path)
+    assert caught.value.exit_code == ExitCode.GPU_FAILED
+    assert "--resume" in caught.value.remedy
+    monkeypatch.undo()
+    assert train(tmp_path, resume=str(tmp_path)) == ExitCode.DONE
+    assert_same_run(finished_run, tmp_path)
+
+
+def test_p14_a_training_that_diverges_stops_and_leaves_finite_weights(tmp_path: Path, train: Train) -> None:
+    recipe = tmp_path / "steep.yaml"
+    recipe.write_text("lr0: 1.0e+30\nwarmup_bias_lr: 1.0e+30\n")
+    train(tmp_path / "run", epochs=1)
+    with pytest.raises(UserError, match=r"diverged|not finite"):
+        train(tmp_path / "run", hyp=str(recipe), epochs=40)
+    for name in ("last.pt", "best.pt"):
+        content = torch.load(tmp_path / "run" / "weights" / name, weights_only=True)
+        assert all_finite(content["model"]), name
