@@ -38,6 +38,12 @@ def real_data_dir() -> Path:
     return _need(SHARED_DIR / "data")
 
 
+@pytest.fixture(scope="session")
+def lab_dir() -> Path:
+    """Folder of the scripts that give a machine another kernel and a pretended GPU."""
+    return _need(SHARED_DIR / "lab")
+
+
 def _deterministic(key: str, shape: tuple[int, ...], salt: str = "") -> np.ndarray:
     """Value of one state-dict entry, by the table in the README of the parity fixtures."""
     if key.endswith("num_batches_tracked"):

@@ -112,6 +112,12 @@ def quiet() -> Callable[[str, Sequence[str]], None]:
 
 
 @pytest.fixture(scope="session")
+def follow() -> Callable[[str, str], str]:
+    """Follows the log of a container, given by its name or id, until a line matches, and returns that line."""
+    return lambda name, pattern: Container(name).wait_for(pattern)
+
+
+@pytest.fixture(scope="session")
 def stop() -> Callable[..., float]:
     """Stops a container as `docker stop` does, and returns the seconds it took."""
 
@@ -145,7 +151,7 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
             timeout=TIME_LIMIT_S,
             check=False,
             cwd=ROOT,
-            env={**os.environ, **variables},
+            env={**variables, **os.environ},
         )
         if result.returncode:
             pytest.fail(f"{' '.join(command)}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
@@ -161,9 +167,8 @@ def inspect() -> Callable[[str], dict]:
     return lambda name: json.loads(docker("inspect", name).stdout)[0]
 
 
-@pytest.fixture
-def start(image: str) -> Iterator[Start]:
-    """Starts containers without a network and removes them after the test."""
+def starter(image: str) -> Iterator[Start]:
+    """Starts containers without a network and removes them at the end."""
     names: list[str] = []
 
     def start_one(*words: object, options: Sequence[object] = (), of: str = image) -> Container:
@@ -174,6 +179,18 @@ def start(image: str) -> Iterator[Start]:
     yield start_one
     for name in names:
         docker("rm", "--force", "--volumes", name)
+
+
+@pytest.fixture
+def start(image: str) -> Iterator[Start]:
+    """Starts containers for one test."""
+    yield from starter(image)
+
+
+@pytest.fixture(scope="module")
+def start_for_all(image: str) -> Iterator[Start]:
+    """Starts containers for all tests of a file, so that they run at the same time."""
+    yield from starter(image)
 
 
 @pytest.fixture
@@ -240,3 +257,22 @@ def data_dir(tmp_path: Path) -> Path:
     folder.mkdir()
     write_tiny_dataset(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for tests that leave the checking of it to others."""
+    folder = tmp_path_factory.mktemp("data")
+    folder.chmod(0o755)
+    write_tiny_dataset(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def gpu_options() -> list[str]:
+    """Options that pass the pretended GPU of a test machine into a container."""
+    options = ["--rm", "--gpus", "all"]
+    shown = docker("run", *options, "--entrypoint", "nvidia-smi", os.environ["YOLOV9_TEST_IMAGE"], "-L", check=False)
+    if shown.returncode or "Fake" not in shown.stdout:
+        pytest.skip(f"no pretended GPU on this engine: {(shown.stdout or shown.stderr).strip()[-200:]}")
+    return options[1:]

@@ -56,12 +56,6 @@ def test_without_a_mount_results_go_to_the_volume_also_with_a_read_only_root(run
     assert "done in" in run("train", "--data", "/data/data.yaml", *TINY, options=options)
 
 
-def test_p01_64_megabytes_of_shared_memory_are_enough(run: Run, mounts: list[str]) -> None:
-    words = ["--cfg", "yolov9-t", "--img", "640", "--epochs", "1", "--batch", "4", "--workers", "2"]
-    options = [*mounts, "--shm-size", "64m"]
-    run("train", "--data", "/data/data.yaml", *words, options=options, expected=[r"WARNING workers \(!\)"])
-
-
 def test_p37_a_gpu_that_is_asked_for_and_absent_is_an_error(run: Run, mounts: list[str]) -> None:
     words = ["--data", "/data/data.yaml", *TINY, "--device", "0"]
     log = run("train", *words, options=mounts, exit_code=69, expected=["ERROR"])
