@@ -15,19 +15,21 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         groups.setdefault((tensor.device, tensor.dtype), []).append(name)
     copies: dict[str, Tensor] = {}
-    for (device, _), names in groups.items():
-        if device.type == "cpu":
-            copies.update((name, tensors[name].detach().clone(memory_format=torch.contiguous_format)) for name in names)
-            continue
+    for names in groups.values():
+        originals = [tensors[name].detach() for name in names]
         try:
-            flat = torch.cat([tensors[name].detach().flatten() for name in names]).cpu()
+            parts = _at_once(originals)
         except torch.OutOfMemoryError:
             # One after the other takes longer, and no memory of the device.
-            copies.update((name, tensors[name].detach().cpu().contiguous()) for name in names)
-            continue
-        parts = torch.split(flat, [tensors[name].numel() for name in names])
-        copies.update((name, part.view(tensors[name].shape).clone()) for name, part in zip(names, parts, strict=True))
+            parts = [torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor) for tensor in originals]
+        copies.update(zip(names, parts, strict=True))
     return {name: copies[name] for name in tensors}
+
+
+def _at_once(tensors: list[Tensor]) -> list[Tensor]:
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape).clone() for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def all_finite(tensors: Mapping[str, Tensor]) -> bool:

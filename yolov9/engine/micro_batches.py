@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from yolov9.engine.batch_gradient import BatchGradient, Resize
-from yolov9.engine.out_of_memory import first_line, free_caches, is_out_of_memory, no_room
+from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, first_line, free_caches, is_out_of_memory, no_room
 from yolov9.engine.split_policy import SplitPolicy
 from yolov9.logs import LOG
 
@@ -97,12 +97,14 @@ class MicroBatches:
         Raises:
             UserError: not even one picture fits.
         """
+        failures_of_one = 0
         while True:
             size = self.policy.size(len(images))
             total = self._attempt(images, targets, size, resize, pending=pending)
             if isinstance(total, Tensor):
                 return total
-            self._recover(size, total)
+            failures_of_one += size == 1
+            self._recover(size, total, last=failures_of_one >= MOST_TRIES_OF_ONE)
 
     def with_room(self, work: Callable[[], Result], what: str) -> Result:
         """Does something that changes nothing when it fails; a second time with all caches freed when it has to.
@@ -155,15 +157,16 @@ class MicroBatches:
             self._undo.restore()
         return words
 
-    def _recover(self, size: int, words: str) -> None:
+    def _recover(self, size: int, words: str, *, last: bool) -> None:
         had_graphs = self._gradient.forget()
         free_caches(self._device)
-        if had_graphs:
-            LOG.warning("out of memory (%s): CUDA graphs are dropped, the batch is done again", words)
+        if not self._may_split:
+            raise no_room(words, self._device, f"a batch of {size} with --sync-bn over several GPUs")
+        if last:
+            raise no_room(words, self._device, "one picture")
+        if had_graphs or size == 1:
+            LOG.warning("out of memory (%s): all caches are freed and the same pictures are done again", words)
             return
-        if size == 1 or not self._may_split:
-            what = "one picture" if size == 1 else f"a batch of {size} with --sync-bn over several GPUs"
-            raise no_room(words, self._device, what)
         self.on_change(MemoryEvent(size, self.policy.failed(size), f"out of memory ({words})"))
 
 

@@ -31,6 +31,8 @@ MEMORY_WHEN_FULL = (
     "Unable to find a valid cuDNN algorithm",
 )
 """Handles and workspaces of libraries fail with these words when the card is full, and for other reasons when not."""
+MOST_TRIES_OF_ONE = 3
+"""One picture at a time is tried so often before it counts as too large: a neighbour may have taken memory briefly."""
 FULL_BYTES = 256 << 20
 """With less than this free, a library's handle or workspace may not fit (cuBLAS alone asks for 32 MiB at a time)."""
 

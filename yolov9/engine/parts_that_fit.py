@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import torch
 
-from yolov9.engine.out_of_memory import first_line, free_caches, is_out_of_memory, no_room
+from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, first_line, free_caches, is_out_of_memory, no_room
 from yolov9.logs import LOG
 
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ class PartsThatFit:
             NoRoomError: not even one picture fits.
         """
         results: list[Result] = []
-        start, tried_everything = 0, False
+        start, tries_of_one = 0, 0
         while start < pictures:
             size = min(pictures - start, self._limit or pictures)
             try:
@@ -57,10 +57,10 @@ class PartsThatFit:
                 LOG.warning(
                     "out of memory in %s with %d pictures: going on with %d at a time", self._what, size, self._limit
                 )
-            elif tried_everything:
+                continue
+            tries_of_one += 1
+            if tries_of_one == MOST_TRIES_OF_ONE:
                 raise no_room(words, self._device, f"{self._what} of one picture")
-            else:
-                tried_everything = True
-                self._make_room()
-                free_caches(self._device)
+            self._make_room()
+            free_caches(self._device)
         return results

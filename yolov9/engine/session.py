@@ -120,7 +120,7 @@ def _assemble(
         lr=recipe.lr0,
         momentum=recipe.momentum,
         weight_decay=scaled_weight_decay(recipe.weight_decay, context.pictures_per_step),
-        on_gpu=precision.device.type == "cuda",
+        fused=True,
     )
     loss = DetectionLoss(model, LossSettings.from_recipe(recipe, context.environment))
     ema = ModelEma(model)
