@@ -137,7 +137,6 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
         "DATA": str(data_dir),
         "RUNS": str(runs_dir),
         "MODEL": "yolov9-t",
-        "EPOCHS": "1",
         "IMG_SIZE": "64",
     }
     project = f"yolov9-test-{uuid.uuid4().hex[:12]}"
@@ -151,7 +150,7 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
             timeout=TIME_LIMIT_S,
             check=False,
             cwd=ROOT,
-            env={**variables, **os.environ},
+            env={**os.environ, **variables, "EPOCHS": os.environ.get("EPOCHS", "1")},
         )
         if result.returncode:
             pytest.fail(f"{' '.join(command)}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
