@@ -90,7 +90,7 @@ class TrainSettings(RunSettings):
         "default: what the memory limit allows, or what is free on the disk",
     )
     mosaic_window: int = option(
-        64,
+        128,
         "--mosaic-window",
         help="partners of a mosaic are chosen from so many samples made shortly before, so that a picture is decoded "
         "once an epoch and not four times; 0: from all pictures, which takes twice the CPU time",

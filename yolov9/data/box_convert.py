@@ -16,13 +16,9 @@ def xywhn_to_xyxy(boxes: Boxes, width: float, height: float, pad_w: float = 0.0,
         width, height: size of the picture in pixels.
         pad_w, pad_h: border left and above that is added, in pixels.
     """
-    out = np.empty_like(boxes)
-    half_w, half_h = boxes[:, 2] / 2, boxes[:, 3] / 2
-    out[:, 0] = width * (boxes[:, 0] - half_w) + pad_w
-    out[:, 1] = height * (boxes[:, 1] - half_h) + pad_h
-    out[:, 2] = width * (boxes[:, 0] + half_w) + pad_w
-    out[:, 3] = height * (boxes[:, 1] + half_h) + pad_h
-    return out
+    size, pad = np.array((width, height), boxes.dtype), np.array((pad_w, pad_h), boxes.dtype)
+    half = boxes[:, 2:] / 2
+    return np.concatenate((size * (boxes[:, :2] - half) + pad, size * (boxes[:, :2] + half) + pad), axis=1)
 
 
 def xyxy_to_xywhn(boxes: Boxes, width: float, height: float, *, clip_margin: float | None = None) -> Boxes:
@@ -45,7 +41,5 @@ def xyxy_to_xywhn(boxes: Boxes, width: float, height: float, *, clip_margin: flo
 
 def clip_to_picture(boxes: Boxes, width: float, height: float) -> Boxes:
     """Returns (n, 4) corner boxes with x in 0 … width and y in 0 … height."""
-    out = boxes.copy()
-    out[:, [0, 2]] = out[:, [0, 2]].clip(0, width)
-    out[:, [1, 3]] = out[:, [1, 3]].clip(0, height)
-    return out
+    limit = np.array((width, height, width, height), boxes.dtype)
+    return np.maximum(np.minimum(boxes, limit), 0)

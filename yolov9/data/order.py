@@ -47,17 +47,14 @@ class Shuffle:
         while True:
             left, right = number >> bits, number & mask
             for key in self._keys:
-                left, right = right, left ^ (_mix(right ^ key) & mask)
+                # The finaliser of SplitMix64 (Steele et al. 2014) spreads 64 bits over 64 bits.
+                mixed = right ^ key
+                mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+                mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _MASK
+                left, right = right, left ^ ((mixed ^ (mixed >> 31)) & mask)
             number = left << bits | right
             if number < self.count:
                 return number
-
-
-def _mix(value: int) -> int:
-    """Spreads 64 bits over 64 bits (finaliser of SplitMix64, Steele et al. 2014)."""
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
-    return value ^ (value >> 31)
 
 
 @dataclass(frozen=True)

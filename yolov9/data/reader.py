@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from yolov9.data.augment import Picture
 from yolov9.data.cache import DecodedCache, limited_hw
-from yolov9.data.images import ImageError, read_image
+from yolov9.data.images import ImageError, read_image, shrink
 from yolov9.data.letterbox import loaded_hw
 from yolov9.data.tiles import Drawable
 from yolov9.data.window import Window
@@ -139,15 +139,6 @@ class PictureReader:
 def _reduction(longer_side: int, imgsz: int, scale: float) -> int:
     """The strongest reduction that leaves pixels as fine as the output's, or as those of a picture `imgsz` long."""
     return next((r for r in REDUCTIONS if r * scale <= 1.0 or longer_side >= r * imgsz), 1)
-
-
-def shrink(picture: Picture, reduction: int) -> Picture:
-    """Returns 1/reduction of a picture by averaging, sizes rounded up; much like a JPEG decoded at that scale."""
-    if reduction == 1:
-        return picture
-    height, width = picture.shape[:2]
-    size = -(-width // reduction), -(-height // reduction)
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def limit_size(picture: Picture, imgsz: int) -> Picture:

@@ -15,11 +15,10 @@ from yolov9.data.window import LAG, Window, empty_heads, plan_window
 
 def test_batches_are_identical_for_any_number_of_workers(settings, contents):
     found = []
-    for workers in (0, 1, 4):
+    for workers in (0, 1, 4, 16):
         with open_loader(settings(workers=workers, mosaic_window=5, epochs=3)) as loader:
             found.append([contents(loader.epoch(epoch)) for epoch in range(3)])
-    assert found[0] == found[1]
-    assert found[0] == found[2]
+    assert all(batches == found[0] for batches in found)
 
 
 def test_a_start_in_mid_epoch_gives_the_rest_of_the_epoch(settings, contents):
@@ -54,6 +53,19 @@ def test_without_window_all_pictures_are_partners():
     order, sequence = PictureOrder(20, 0), Sequence(20, 0, 1)
     drawn = {Partners(sample_generator(0, 0, p), order, 0, sequence, 0, p).draw() for p in range(300)}
     assert drawn == set(range(20))
+
+
+@pytest.mark.parametrize(("window", "least", "most_uses"), [(0, 250, 3), (128, 155, 9), (256, 185, 7)])
+def test_a_batch_shows_many_different_pictures(window, least, most_uses):
+    """64 mosaics have 256 places; in the middle of an epoch of 20,000 pictures."""
+    order, sequence = PictureOrder(20_000, 0), Sequence(20_000, 0, 1)
+    for first in range(5000, 6280, 128):
+        shown = Counter()
+        for position in range(first, first + 64):
+            partners = Partners(sample_generator(0, 0, position), order, window, sequence, 0, position)
+            shown.update((order(0, position), *(partners.draw() for _ in range(3))))
+        assert len(shown) >= least
+        assert max(shown.values()) <= most_uses
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
