@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from entrypoint.options import Parser, build_parser, convert, nearest, option_fields, parse
 from entrypoint.staging.facts import StageSurvey
 from yolov9.config.environment import SETTING_PREFIX, Environment, read_environment, read_setting_variables
@@ -19,6 +17,7 @@ from yolov9.config.settings import (
     ValSettings,
     option,
 )
+from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.errors import ExitCode, UserError
 
 SETTINGS: dict[str, type[RunSettings]] = {"train": TrainSettings, "val": ValSettings, "detect": DetectSettings}
@@ -174,9 +173,9 @@ def _from_variables(
 
 def _from_yaml(file: str, known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _bad_yaml(file, str(error).splitlines()[0]) from None
+        content = read_yaml(Path(file))
+    except YamlFileError as error:
+        raise _bad_yaml(file, str(error)) from None
     if not isinstance(content, dict):
         raise _bad_yaml(file, "not a mapping of names to values")
     spelled = _spellings(known)

@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.errors import ExitCode, UserError
 
 RECIPES_DIR = Path(__file__).parent / "recipes"
@@ -95,9 +94,9 @@ def load_recipe(name_or_path: str) -> Recipe:
     """
     path = _find(name_or_path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _bad(path, f"not readable as YAML ({str(error).splitlines()[0]})") from None
+        content = read_yaml(path)
+    except YamlFileError as error:
+        raise _bad(path, f"not readable as YAML ({error})") from None
     if not isinstance(content, dict):
         raise _bad(path, "not a mapping of names to numbers")
     return recipe_from_dict(content, path)

@@ -4,15 +4,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from yolov9.config.environment import Environment, read_environment
+from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.data.split_paths import SplitEntry, resolve_entry
 from yolov9.errors import DataError
 from yolov9.logs import LOG
 
 SPLITS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
 """Splits and the keys that people use for them."""
+MOST_CLASSES = 100_000
+"""The largest public data set has 21,841; a network for more than this fits nowhere."""
 _NOTHING = ("", "~", "null", "Null", "NULL")
 
 
@@ -127,16 +128,9 @@ def _find(path: str) -> Path:
 def _read(file: Path) -> dict[str, Any]:
     """Returns the mapping in a YAML file with every scalar as the text that the user typed (so 'no' stays 'no')."""
     try:
-        content = yaml.load(file.read_bytes().decode("utf-8-sig"), Loader=yaml.BaseLoader)
-    except UnicodeDecodeError as error:
-        raise _bad(file, f"not UTF-8 text (byte {error.start})") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f"line {mark.line + 1}: " if mark else ""
-        tab = " (a tab; YAML is indented with spaces)" if "\\t" in str(error.problem) else ""
-        raise _bad(file, f"{line}{error.problem}{tab}") from None
-    except yaml.YAMLError as error:
-        raise _bad(file, str(error).splitlines()[0]) from None
+        content = read_yaml(file, all_text=True)
+    except YamlFileError as error:
+        raise _bad(file, str(error)) from None
     if not isinstance(content, dict):
         raise _bad(file, "not a mapping with train, val and names")
     return content
@@ -167,6 +161,8 @@ def _names_of_mapping(given: dict[Any, Any], file: Path) -> tuple[str, ...]:
         numbered = {int(key): str(name) for key, name in given.items()}
     except ValueError as error:
         raise _bad(file, f"names: a key is not a class number ({error})") from None
+    if max(numbered) >= MOST_CLASSES:
+        raise _bad(file, f"names: class {max(numbered)} is not below {MOST_CLASSES}")
     missing = sorted(set(range(max(numbered) + 1)) - set(numbered))
     if missing or min(numbered) < 0:
         listed = ", ".join(str(number) for number in missing[:10])
@@ -182,7 +178,7 @@ def _read_nc(content: dict[str, Any], file: Path) -> int | None:
         nc = int(text)
     except (TypeError, ValueError):
         nc = 0
-    if nc < 1:
+    if not 1 <= nc <= MOST_CLASSES:
         raise _bad(file, f"nc: {text!r} is not a number of classes")
     return nc
 

@@ -19,6 +19,9 @@ ROUNDING = 1e-4
 BOX_COLUMNS = 5
 """Columns of a row that gives a box; a polygon has 7, 9, …: class and three or more points."""
 
+HIGHEST_CLASS = 2**24
+"""Labels are float32, which holds no larger whole numbers exactly."""
+
 Floats = NDArray[np.float32]
 _ONE = 1 + 2.0**-24  # as float32 this still is 1
 _NO_POLYGON = np.zeros((0, 2), np.float32)
@@ -140,7 +143,7 @@ def _parse_row(text: str) -> tuple[list[float], bool]:
         raise _RowError("odd number of polygon coordinates")
     if not all(map(math.isfinite, values)):
         raise _RowError("not a finite number")
-    if values[0] < 0 or not values[0].is_integer():
+    if not 0 <= values[0] <= HIGHEST_CLASS or not values[0].is_integer():
         raise _RowError("class is not a whole number from 0 on")
     low, high = min(values[1:]), max(values[1:])
     if low >= 0 and high <= _ONE:

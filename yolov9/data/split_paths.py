@@ -39,11 +39,18 @@ def resolve_entry(value: str, root: Path, yaml_dir: Path, *, folder_only: bool =
     if folder_only and absolute:
         candidates = candidates[:1]
     for path in candidates:
-        if path.is_dir() or (path.is_file() and not folder_only):
+        if _is_there(path, folder_only=folder_only):
             return SplitEntry(
                 path, tuple(candidates), absolute, _note(value, path, candidates, backslashes="\\" in value)
             )
     return SplitEntry(None, tuple(candidates), absolute)
+
+
+def _is_there(path: Path, *, folder_only: bool) -> bool:
+    try:
+        return path.is_dir() or (path.is_file() and not folder_only)
+    except OSError:  # too long for a name, or a folder that may not be entered
+        return False
 
 
 def _candidates(text: str, root: Path, yaml_dir: Path, *, absolute: bool) -> list[Path]:

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from yolov9 import __version__
 from yolov9.engine.atomic_file import previous_of, write_atomically
+from yolov9.engine.checkpoint_form import misfit
 from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
 
@@ -122,10 +122,12 @@ def read_training_checkpoint(path: Path) -> dict[str, Any]:
     if reason is None:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError) as error:
-            reason = f"not readable ({str(error).splitlines()[0]})"
+        except Exception as error:  # the unpickler raises a dozen types for what torch.save has not written
+            reason = f"not readable ({(str(error).splitlines() or [type(error).__name__])[0]})"
     if reason is None and not (isinstance(content, dict) and content.get("format") == FORMAT):
         reason = "not a checkpoint of this program"
+    if reason is None and content.get("training"):
+        reason = misfit(content)
     needed = "a last.pt that this program wrote during training"
     if reason is not None:
         best = path.with_name(BEST)

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from yolov9.engine.checkpoint import Progress, training_content
+from yolov9.engine.gpu_failure import is_gpu_failure
 from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.engine.optimizer import load_optimizer_state, optimizer_state
+from yolov9.engine.out_of_memory import first_line, is_out_of_memory
 from yolov9.engine.session import Session
-from yolov9.errors import UserError
+from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
 
 SEPARATOR = "::"
@@ -61,7 +63,23 @@ def restore(session: Session, content: dict[str, Any]) -> None:
 
     Another batch size or number of ranks moves the position to the same share of the epoch: no picture is skipped,
     those of the last micro-batch may come twice.
+
+    Raises:
+        DataError: the tensors are not those of this model.
     """
+    try:
+        _restore(session, content)
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        if is_out_of_memory(error) or is_gpu_failure(error):
+            raise
+        raise DataError(
+            found=f"the checkpoint does not belong to its own graph and settings: {first_line(error)}",
+            needed="a last.pt as this program wrote it",
+            remedy="--resume with the last.pt of another run, or a new run with --weights",
+        ) from error
+
+
+def _restore(session: Session, content: dict[str, Any]) -> None:
     training = content["training"]
     session.model.load_state_dict(content["model"])
     session.step.flat.refresh_compute_copies()

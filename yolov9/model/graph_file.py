@@ -5,8 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.errors import UserError
 
 GRAPHS_DIR = Path(__file__).parents[1] / "config" / "graphs"
@@ -64,10 +63,9 @@ def _load(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MAX_GRAPH_BYTES:
         raise UserError(f"graph file {path} has {path.stat().st_size} bytes", f"at most {MAX_GRAPH_BYTES}", remedy)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"graph file {path} cannot be read: {reason}", "a YAML file in UTF-8", remedy) from error
+        content = read_yaml(path)
+    except YamlFileError as error:
+        raise UserError(f"graph file {path} cannot be read: {error}", "a YAML file in UTF-8", remedy) from error
     if not isinstance(content, dict):
         raise UserError(f"graph file {path} holds no keys", "`nc` and rows under `layers`", remedy)
     return content

@@ -23,12 +23,17 @@ from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
 from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.errors import DataError, UserError
 
+TRAINING = {
+    **dict.fromkeys(("ema_updates", "batches_per_epoch", "batch", "world", "pictures_per_step"), 1),
+    **{"optimizer": {"kind": "SGD", "state": {}}, "gradients": {}, "scaler": {}, "rng": {}, "recipe": {}},
+    "settings": {"epochs": 3, "patience": 100},
+}
 FACTS = ModelFacts({"layers": []}, "tiny", ["a", "b"])
 
 
 def content(value: float, size: int = 1000) -> dict[str, object]:
     tensors = {"weight": torch.full((size,), value), "steps": torch.tensor(3)}
-    return training_content(FACTS, Progress(epoch=2), tensors, tensors, {"rng": {}})
+    return training_content(FACTS, Progress(epoch=2), tensors, tensors, TRAINING)
 
 
 def value_in(path: Path) -> float:

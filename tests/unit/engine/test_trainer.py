@@ -286,3 +286,14 @@ def test_p14_a_training_that_diverges_stops_and_leaves_finite_weights(tmp_path: 
     for name in ("last.pt", "best.pt"):
         content = torch.load(tmp_path / "run" / "weights" / name, weights_only=True)
         assert all_finite(content["model"]), name
+
+
+def test_a_checkpoint_whose_tensors_do_not_fit_its_graph_is_bad_data(tmp_path: Path, train: Train) -> None:
+    train(tmp_path, epochs=1)
+    last = tmp_path / "weights" / "last.pt"
+    content = read_training_checkpoint(last)
+    content["ema"]["model.0.conv.weight"] = torch.zeros(1)
+    torch.save(content, last)
+    with pytest.raises(UserError, match=r"model\.0\.conv\.weight|state_dict") as caught:
+        train(tmp_path, epochs=2, resume=str(last))
+    assert caught.value.exit_code == ExitCode.BAD_DATA

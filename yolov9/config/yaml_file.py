@@ -1,0 +1,72 @@
+"""Reads YAML files that anybody may have written: bounded in size, depth and what aliases expand to."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 16 << 20
+"""A data.yaml that names all 21,000 classes of the largest public data set has half a megabyte."""
+MAX_VALUES = 1_000_000
+"""Values in a file once every alias is followed; a page of nested aliases can stand for billions."""
+
+
+class YamlFileError(Exception):
+    """A file that cannot be read as YAML; the text says why, in one line."""
+
+
+def read_yaml(path: Path, *, all_text: bool = False) -> Any:
+    """Returns the value in a YAML file; nothing from it is executed.
+
+    Args:
+        path: the file, in UTF-8.
+        all_text: every scalar is the text that was typed (so `no` stays "no").
+
+    Raises:
+        YamlFileError: not a file, not readable, not YAML, or larger than anything that is meant.
+    """
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise YamlFileError("not a file")
+        if facts.st_size > MAX_BYTES:
+            raise YamlFileError(f"it has {facts.st_size} bytes, more than {MAX_BYTES}")
+        text = path.read_bytes().decode("utf-8-sig")
+        content = yaml.load(text, Loader=yaml.BaseLoader if all_text else yaml.SafeLoader)
+        if _values_in(content, {}, set()) > MAX_VALUES:
+            raise YamlFileError(f"its aliases stand for more than {MAX_VALUES} values")
+    except UnicodeDecodeError as error:
+        raise YamlFileError(f"not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise YamlFileError(error.strerror or "cannot be read") from None
+    except yaml.MarkedYAMLError as error:
+        raise YamlFileError(_where(error)) from None
+    except yaml.YAMLError as error:
+        raise YamlFileError(str(error).splitlines()[0]) from None
+    except RecursionError:
+        raise YamlFileError("nested too deeply, or an alias of itself") from None
+    except (ValueError, TypeError, OverflowError) as error:  # such as the 99th of a month, or a list as a key
+        raise YamlFileError(str(error).splitlines()[0][:200]) from None
+    return content
+
+
+def _values_in(value: Any, known: dict[int, int], open_ones: set[int]) -> int:
+    """Counts values with each alias followed; every container is looked at once."""
+    if not isinstance(value, (dict, list, set, tuple)):
+        return 1
+    if id(value) in open_ones:
+        raise RecursionError
+    if id(value) not in known:
+        open_ones.add(id(value))
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_values_in(part, known, open_ones) for part in parts)
+        open_ones.discard(id(value))
+    return known[id(value)]
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    line = f"line {mark.line + 1}: " if mark else ""
+    tab = " (a tab; YAML is indented with spaces)" if "\\t" in str(error.problem) else ""
+    return f"{line}{error.problem}{tab}"
