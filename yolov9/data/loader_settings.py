@@ -58,7 +58,7 @@ class LoaderSettings:
     cache: str = "off"
     """"off", "ram" or "disk": keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
     cache_dir: Path | None = None
-    """Folder of the disk cache; never the data set's."""
+    """Folder of the disk cache and of compiled functions; never the data set's."""
     cache_limit_bytes: int | None = None
     """Most that the cache may take; what does not fit is decoded each time. None: no limit."""
     pin: bool = False
@@ -128,7 +128,7 @@ def _sample_settings(settings: LoaderSettings, samples: int) -> SampleSettings:
         shuffle=train and not settings.rect,
         close_mosaic_from=settings.close_mosaic_from,
         perspective=(recipe.degrees, recipe.translate, recipe.scale, recipe.shear, recipe.perspective),
-        hsv=(recipe.hsv_h, recipe.hsv_s, recipe.hsv_v),
+        hsv=(recipe.hsv_h, recipe.hsv_s, recipe.hsv_v) if train else (0.0, 0.0, 0.0),
         flipud=recipe.flipud,
         fliplr=recipe.fliplr,
         mosaic=0.0 if settings.rect else recipe.mosaic,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from yolov9.data.cache import CacheLayout, DecodedCache
 from yolov9.data.cache_memory import open_cache
+from yolov9.data.compiled_colour import load_colour, share_compiled_colour
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
 from yolov9.data.reader import PictureReader
@@ -40,6 +41,7 @@ class SharedParts:
         self._order = board["order"] if len(board["order"]) else None
         self._cache = _map_cache(config["cache"], board["cache_offsets"], self.index)
         self._window = _map_window(config["window"], board["window_heads"])
+        self._change_colours = load_colour(config["colour"])
 
     @classmethod
     def create(cls, settings: LoaderSettings, plan: LoaderPlan, ring_fd: int) -> Self:
@@ -63,13 +65,15 @@ class SharedParts:
                 "sample": asdict(plan.sample),
                 "cache": None if cache is None else (cache.fd, asdict(cache.layout)),
                 "window": window,
+                "colour": share_compiled_colour(settings.cache_dir) if any(plan.sample.hsv) else None,
             }
         )
 
     def descriptors(self) -> list[int]:
         """Returns the file descriptors that another process must get to use the configuration."""
         named = (self.config[name] for name in ("index", "board", "ring", "cache", "window"))
-        return [part[0] for part in named if part is not None]
+        colour = self.config["colour"]
+        return [part[0] for part in named if part is not None] + ([] if colour is None else [colour])
 
     def close_descriptors(self) -> None:
         """Closes them, but for the ring's, in this process; what is mapped stays."""
@@ -90,7 +94,7 @@ class SharedParts:
             reading=reading,
             banned=self.banned,
         )
-        return SampleMaker(self._settings, self.index, reader, self._order)
+        return SampleMaker(self._settings, self.index, reader, self._order, self._change_colours)
 
 
 def _map_cache(

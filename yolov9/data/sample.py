@@ -4,9 +4,8 @@ Whoever computes it, in whatever process, after whatever happened before, gets t
 here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -123,6 +122,7 @@ class SampleMaker:
         index: labels.
         reader: pixels and sizes of the same pictures.
         order: (N,) picture at each position when positions are not shuffled; None for the order of the index.
+        change_colours: `bgr_to_rgb_with_hsv`, or what does the same.
     """
 
     def __init__(
@@ -131,7 +131,9 @@ class SampleMaker:
         index: LabelledPictures,
         reader: PictureReader,
         order: NDArray[np.int64] | None = None,
+        change_colours: Callable[[Picture, Picture, Floats | None], None] = bgr_to_rgb_with_hsv,
     ) -> None:
+        self._change_colours = change_colours
         self._settings = settings
         self._index = index
         self._reader = reader
@@ -210,7 +212,10 @@ class SampleMaker:
             one = self._labelled(number, failures)
             scenes.append(single_scene(rng, one, settings.imgsz, shape, self._limits))
         flip = _flip_matrix(shape, upside_down, left_right)
-        recolour = partial(bgr_to_rgb_with_hsv, factors=factors)
+
+        def recolour(picture: Picture, out: Picture) -> None:
+            self._change_colours(picture, out, factors)
+
         if len(scenes) == 1:
             paint(scenes[0], flip, self._read, out, recolour)
         else:

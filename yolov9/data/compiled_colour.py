@@ -1,0 +1,128 @@
+"""The change of colours in C: a third of the time that OpenCV's three steps take. Compiled where the program runs.
+
+Without a C compiler, or when anything about it fails, OpenCV does the work, and the log says so. The two differ by one
+level in some two of a hundred values.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from yolov9.config.environment import child_environment
+from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv
+from yolov9.data.geometry import Floats
+from yolov9.data.shared import create_memory
+from yolov9.logs import LOG
+
+ChangeColours = Callable[[Picture, Picture, Floats | None], None]
+"""As `bgr_to_rgb_with_hsv`."""
+COMPILERS = ("cc", "gcc", "clang")
+SOURCE = Path(__file__).with_name("recolour.c")
+FLAGS = (
+    *("-O3", "-march=native", "-shared", "-fPIC"),
+    # Without these a comparison that might trap keeps the loop from being vectorised. No value here is NaN or infinite.
+    *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-ffinite-math-only"),
+    # The same rounding on processors with and without fused multiplication and addition.
+    "-ffp-contract=off",
+)
+COMPILE_TIMEOUT_S = 60.0
+
+
+def share_compiled_colour(cache_dir: Path | None) -> int | None:
+    """Compiles the function, or takes it from the cache, and returns memory that holds it, for `load_colour`.
+
+    Args:
+        cache_dir: where the result is kept for later runs; None for nowhere.
+    """
+    library = _library(cache_dir)
+    if library is None:
+        return None
+    fd = create_memory("yolov9-colour", len(library))
+    os.pwrite(fd, library, 0)
+    return fd
+
+
+def load_colour(fd: int | None) -> ChangeColours:
+    """Returns the compiled function, or the one that uses OpenCV when there is none."""
+    if fd is None:
+        return bgr_to_rgb_with_hsv
+    try:
+        function = ctypes.CDLL(f"/proc/self/fd/{fd}").recolour
+    except OSError as error:  # memory that may not be executed
+        LOG.info("colours are changed by OpenCV: %s", error)
+        return bgr_to_rgb_with_hsv
+    function.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_ssize_t),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_float, ctypes.c_float, ctypes.c_float),
+    ]
+    function.restype = None
+
+    def change(picture: Picture, out: Picture, factors: Floats | None) -> None:
+        if factors is None:
+            bgr_to_rgb_with_hsv(picture, out, None)
+            return
+        height, width, channels = picture.shape
+        assert out.shape == picture.shape, "the result has the size of the picture"
+        assert channels == 3
+        assert picture.strides[1:] == out.strides[1:] == (channels, 1), "rows are packed"
+        function(
+            picture.ctypes.data, picture.strides[0], out.ctypes.data, out.strides[0], height, width, *factors.tolist()
+        )
+
+    return change
+
+
+@functools.cache
+def _library(cache_dir: Path | None) -> bytes | None:
+    compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
+    if compiler is None:
+        LOG.info("no C compiler: colours are changed by OpenCV, which makes loading about a tenth slower")
+        return None
+    cache_dir = _writable(cache_dir)
+    kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
+    try:
+        if kept is not None and kept.exists():
+            return kept.read_bytes()
+        with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
+            made = Path(folder) / SOURCE.with_suffix(".so").name
+            _compile(compiler, made)
+            library = made.read_bytes()
+            if kept is not None:
+                made.replace(kept)
+        return library
+    except (OSError, subprocess.SubprocessError) as error:
+        LOG.info("colours are changed by OpenCV, compiling failed: %s", error)
+        return None
+
+
+def _writable(folder: Path | None) -> Path | None:
+    """Makes the folder; None when that cannot be done."""
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _key(compiler: str) -> str:
+    """Hash of everything that the result depends on; `native` means the processor."""
+    processor = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Feat"))]
+    parts = (SOURCE.read_text(), *FLAGS, os.path.realpath(compiler), *processor[:1])
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _compile(compiler: str, made: Path) -> None:
+    command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, env=child_environment({}), check=False
+    )
+    if done.returncode:
+        raise OSError(f"{compiler}: {done.stderr.strip().splitlines()[:1]}")
