@@ -80,6 +80,8 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         command=request.command,
         decisions=tuple(decisions),
         budgets=budgets,
+        loaded_batch=batch.batch_size,
+        micro_batch=batch.micro_batch,
         environment=dict(_environment(request, devices, decisions, staging.shm)),
         environment_defaults=_library_caches(cache.value),
         notes=tuple(notes),
@@ -98,9 +100,9 @@ def planned_settings(plan: Plan, request: JobRequest) -> dict[str, Any]:
     """Returns the request's settings with the plan's values filled in."""
     values = dict(vars(request.settings))
     values.update({d.name: d.value for d in plan.decisions if d.name in IN_SETTINGS and d.name in values})
-    if not request.was_given("accumulate") and "accumulate" in values:
+    if "micro_batch" in values:
         # The trainer divides the optimisation batch itself, without rounding before the warm-up has ended.
-        values["accumulate"] = None
+        values.update(batch_size=plan.loaded_batch, micro_batch=plan.micro_batch, accumulate=None)
     return values
 
 

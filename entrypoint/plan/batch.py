@@ -8,7 +8,7 @@ from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
 from yolov9.config.gpu_share import OVERHEAD_BYTES
-from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.config.settings import FIND_FASTEST, FIND_LARGEST, DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
 CPU_BATCH = 16
@@ -29,6 +29,9 @@ class BatchPlan:
 
     decisions: tuple[Decision, ...]
     batch_size: int
+    """Pictures that are loaded at a time, of one rank: the loss of all of them is one."""
+    micro_batch: int | None = None
+    """Pictures that go through the network at a time; None: all that are loaded; FIND_…: measured by the trainer."""
     budget: Budget | None = None
 
 
@@ -69,12 +72,36 @@ def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], a
     shares = _share_decision(request) if gpus else ()
     if isinstance(request.settings, DetectSettings):
         return BatchPlan(decisions=shares, batch_size=1)
-    room = _room(facts, request, gpus, amp)
-    batch = _micro_batch(request, room, max(1, len(gpus)))
-    decisions = [*shares, batch, *_accumulation(request, batch.value, max(1, len(gpus)))]
+    room, ranks = _room(facts, request, gpus, amp), max(1, len(gpus))
+    batch = _micro_batch(request, room, ranks)
+    decisions = [*shares, batch, *_accumulation(request, batch.value, ranks)]
+    target = next((decision.value for decision in decisions if decision.name == "optimisation_batch"), None)
+    loaded, micro_batch = batch.value, None
+    if target is not None:
+        loaded, micro_batch = _loaded(request, batch.value, target, ranks)
     return BatchPlan(
-        decisions=tuple(decisions), batch_size=batch.value, budget=_budget(request, room, batch.value) if gpus else None
+        decisions=tuple(decisions),
+        batch_size=loaded,
+        micro_batch=micro_batch,
+        budget=_budget(request, room, batch.value) if gpus else None,
     )
+
+
+def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int) -> tuple[int, int | None]:
+    """Returns the pictures that a rank loads at a time, and how many of them go through the network together.
+
+    `--batch N` alone is what it is in the published scripts: passes of N pictures, each with a loss of its own, as many
+    as make the optimisation batch. In all other cases the pictures of an optimizer step are loaded together, and the
+    parts that fit have the gradient of all of them: the machine changes nothing but the time.
+    """
+    settings = request.settings
+    assert isinstance(settings, TrainSettings), "only training accumulates"
+    asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else None
+    together = settings.accumulate is not None or request.was_given("optimisation_batch")
+    if asked is None and request.device_kind == "gpu" and not settings.accumulate:
+        return max(1, round(target / ranks)), FIND_LARGEST if request.was_given("batch_size") else FIND_FASTEST
+    loaded = max(micro_batch, round(target / ranks)) if together else (asked or micro_batch * ranks) // ranks
+    return loaded, None if loaded == micro_batch else micro_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +186,8 @@ def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
     reason += (
         f": {fits} fit; {value} divides {target}" if value < target else f": {fits} fit; {value} is all that is used"
     )
+    if isinstance(settings, TrainSettings) and not settings.accumulate:
+        reason += "; measured when the training starts"
     return Decision(name="batch_size", value=value, source=room.source, reason=reason)
 
 

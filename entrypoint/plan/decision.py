@@ -55,6 +55,10 @@ class Plan:
     decisions: tuple[Decision, ...]
     budgets: tuple[Budget, ...] = ()
     """Memory, /dev/shm and GPU memory, part by part."""
+    loaded_batch: int = 1
+    """Pictures that each rank loads at a time."""
+    micro_batch: int | None = None
+    """Pictures of these that go through the network at a time; see `TrainSettings.micro_batch`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the trainer is started with."""
     environment_defaults: Mapping[str, str] = field(default_factory=dict)

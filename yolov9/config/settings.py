@@ -7,6 +7,13 @@ NOMINAL_BATCH = 64
 """Optimisation batch of the published recipe: pictures per optimizer step."""
 
 
+FIND_LARGEST = -1
+"""Micro-batch that is measured when the training starts: as many pictures as fit."""
+FIND_FASTEST = 0
+"""The same, and fewer where more are not faster."""
+FIND = (FIND_LARGEST, FIND_FASTEST)
+
+
 def option(default: Any, *flags: str, help: str, **argparse_options: Any) -> Any:
     """A dataclass field that is also a command-line option.
 
@@ -56,6 +63,8 @@ class TrainSettings(RunSettings):
     batch_size: int | None = option(
         None, "--batch", "--batch-size", type=int, help="pictures per forward pass; -1 or none: what the memory allows"
     )
+    micro_batch: int | None = None
+    """Pictures that go through the network at a time; the plan sets it. None: all that are loaded, `batch_size`."""
     optimisation_batch: int = option(
         NOMINAL_BATCH, "--optimisation-batch", help="pictures per optimizer step; reached by accumulation"
     )

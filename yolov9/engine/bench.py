@@ -111,7 +111,9 @@ class _Share:
 
 
 def _context(settings: TrainSettings, plan: BenchPlan, batch: int, run_dir: Path, device: torch.device) -> RunContext:
-    changed = replace(settings, epochs=EPOCHS, batch_size=batch, workers=max(plan.workers), noplots=True, patience=0)
+    changed = replace(
+        settings, epochs=EPOCHS, batch_size=batch, micro_batch=None, workers=max(plan.workers), noplots=True, patience=0
+    )
     return RunContext(
         settings=with_defaults(changed),
         recipe=load_recipe(settings.hyp),
@@ -127,6 +129,7 @@ def _measure_batch(
 ) -> Iterator[Measured]:
     if context.precision.device.type == "cuda":
         with open_session(context) as session:
+            session.claim.release()
             yield from _measure(_GpuConsumer(session), session.train_loader, workers, context.batch, share)
         return
     with open_loader(train_loader_settings(context, index)) as loader:

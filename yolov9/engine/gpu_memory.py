@@ -7,6 +7,8 @@ from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 
 BYTES_PER_GB = 1e9
+LATE_BYTES = 512 << 20
+"""Kernels and library handles are loaded when they are first used, after the free memory was read."""
 
 
 def limit_allocator(device: torch.device, share: float | None) -> None:
@@ -42,6 +44,18 @@ def limit_allocator(device: torch.device, share: float | None) -> None:
         gigabytes(OVERHEAD_BYTES),
         gigabytes(free),
     )
+
+
+def memory_budget_bytes(device: torch.device, share: float | None) -> int:
+    """Returns how much this process may hold of what is free now; neighbours count, their memory is not ours.
+
+    Args:
+        device: a GPU on which this process holds nothing but its context yet.
+        share: of the GPU's whole memory; None: all of it.
+    """
+    free, total = torch.cuda.mem_get_info(device)
+    own = torch.cuda.memory_reserved(device)
+    return max(0, min(free + own - LATE_BYTES, allocator_limit_bytes(total, share or 1.0)))
 
 
 def peak_text(device: torch.device) -> str:

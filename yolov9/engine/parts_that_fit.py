@@ -18,11 +18,14 @@ class PartsThatFit:
         device: where the work is done.
         what: the work in words, for messages.
         make_room: gives memory back that can be done without; called before one picture is given up.
+        limit: pictures that are worked on at a time; None: all of a batch.
     """
 
-    def __init__(self, device: torch.device, what: str, make_room: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, device: torch.device, what: str, make_room: Callable[[], object] = lambda: None, limit: int | None = None
+    ) -> None:
         self._device, self._what, self._make_room = device, what, make_room
-        self._limit: int | None = None
+        self._limit = limit
 
     def __call__(self, work: Callable[[slice], Result], pictures: int) -> list[Result]:
         """Does the work on all pictures of a batch.

@@ -1,7 +1,9 @@
-"""Changes of the micro-batch, noted in the plan.json of a run beside what was planned."""
+"""What a run finds out about its memory, noted in its plan.json beside what was planned."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.micro_batches import MemoryEvent
@@ -11,8 +13,13 @@ PLAN_FILE = "plan.json"
 EVENTS = "memory_events"
 
 
+def note_in_plan(run_dir: Path, name: str, value: Any) -> None:
+    """Sets an entry in the plan of a run; a run that nobody planned has no such file, and a full disk is only said."""
+    _change(run_dir, lambda plan: plan.update({name: value}))
+
+
 def record_memory_event(run_dir: Path, event: MemoryEvent, *, epoch: int, batch: int) -> None:
-    """Adds an event to the plan of a run; a run that nobody planned has no such file, and a full disk is only said.
+    """Adds a change of the micro-batch to the plan of a run.
 
     Args:
         run_dir: folder of the run.
@@ -20,12 +27,17 @@ def record_memory_event(run_dir: Path, event: MemoryEvent, *, epoch: int, batch:
         epoch: epoch during which it changed, from 0.
         batch: loaded batch of that epoch, from 0.
     """
+    entry = {"epoch": epoch, "batch": batch, **vars(event)}
+    _change(run_dir, lambda plan: plan.setdefault(EVENTS, []).append(entry))
+
+
+def _change(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file = run_dir / PLAN_FILE
     try:
         plan = json.loads(file.read_text(encoding="utf-8"))
-        plan.setdefault(EVENTS, []).append({"epoch": epoch, "batch": batch, **vars(event)})
+        change(plan)
         write_text_atomically(file, json.dumps(plan, indent=1) + "\n")
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        LOG.warning("the change of the micro-batch could not be noted in %s: %s", file, error)
+        LOG.warning("what the memory allows could not be noted in %s: %s", file, error)

@@ -55,6 +55,7 @@ ALWAYS_NEW = frozenset(
         "exist_ok",
         "fixed_workers",
         "gpu_share",
+        "micro_batch",
         "name",
         "project",
         "quiet",

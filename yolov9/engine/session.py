@@ -8,21 +8,24 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from yolov9.config.settings import FIND, FIND_LARGEST
 from yolov9.data import DatasetIndex, load_dataset_config
 from yolov9.data.loader import Loader, open_loader
+from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
 from yolov9.engine.checkpoint import ModelFacts, Progress
-from yolov9.engine.distributed import copy_from_first
 from yolov9.engine.early_stop import EarlyStop
 from yolov9.engine.ema import ModelEma
-from yolov9.engine.flat import FlatParameters
+from yolov9.engine.gpu_claim import GpuClaim, claim_gpu
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
-from yolov9.engine.model_setup import freeze_layers, make_model, place_model
-from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_parameters
+from yolov9.engine.model_setup import freeze_layers, make_model
+from yolov9.engine.optimizer import ParameterGroups
 from yolov9.engine.optional_file import optional_file
+from yolov9.engine.plan_record import note_in_plan
 from yolov9.engine.run_context import RunContext
-from yolov9.engine.schedule import Schedule, lr_shape, scaled_weight_decay
+from yolov9.engine.schedule import Schedule, lr_shape
 from yolov9.engine.step import TrainStep
-from yolov9.loss import DetectionLoss, LossSettings
+from yolov9.engine.step_setup import make_step
+from yolov9.loss import DetectionLoss
 from yolov9.model import DetectionModel
 
 
@@ -44,6 +47,10 @@ class Session:
     val_loader: Loader | None
     """None on ranks that do not validate."""
     train_index: DatasetIndex
+    claim: GpuClaim
+    """Held until this run has taken its memory."""
+    validation_batch: int | None = None
+    """Pictures that validation looks at together; None: all that are loaded."""
 
     @property
     def facts(self) -> ModelFacts:
@@ -73,7 +80,8 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
         if val_index is not None:
             val_loader = stack.enter_context(open_loader(val_loader_settings(context, val_index, train_index)))
         model = make_model(context.settings, list(train_index.names), context.environment, resumed)
-        yield _assemble(context, model, train_index, train_loader, val_loader)
+        claim = stack.enter_context(claim_gpu(context.precision.device, context.environment))
+        yield _assemble(context, model, claim, train_index, train_loader, val_loader)
 
 
 def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
@@ -103,27 +111,18 @@ def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
 def _assemble(
     context: RunContext,
     model: DetectionModel,
+    claim: GpuClaim,
     train_index: DatasetIndex,
     train_loader: Loader,
     val_loader: Loader | None,
 ) -> Session:
-    settings, recipe, precision = context.settings, context.recipe, context.precision
+    settings, recipe = context.settings, context.recipe
     freeze_layers(model, settings.freeze)
-    model = place_model(model, precision, context.ranks, sync_bn=settings.sync_bn)
-    copy_from_first(list(model.state_dict().values()), context.ranks)
-    groups = group_parameters(model)
-    # Moves the parameters, so it comes before everything that holds on to them.
-    flat = FlatParameters([[parameter for _, parameter in group if parameter.requires_grad] for group in groups])
-    optimizer = build_optimizer(
-        groups,
-        settings.optimizer,
-        lr=recipe.lr0,
-        momentum=recipe.momentum,
-        weight_decay=scaled_weight_decay(recipe.weight_decay, context.pictures_per_step),
-        fused=True,
-    )
-    loss = DetectionLoss(model, LossSettings.from_recipe(recipe, context.environment))
-    ema = ModelEma(model)
+    choice = _choose(context, model, train_index)
+    micro_batch = None if settings.micro_batch in FIND else settings.micro_batch
+    if choice is not None:
+        micro_batch = choice.found.pictures
+    parts = make_step(context, model, context.ranks, micro_batch=micro_batch)
     schedule = Schedule(
         epochs=settings.epochs,
         batches_per_epoch=train_loader.batches_per_epoch,
@@ -134,25 +133,29 @@ def _assemble(
     )
     return Session(
         context=context,
-        model=model,
-        loss=loss,
-        groups=groups,
-        optimizer=optimizer,
-        ema=ema,
-        step=TrainStep(
-            model,
-            loss,
-            optimizer,
-            ema,
-            precision,
-            flat,
-            context.ranks,
-            recompute=settings.checkpoint_activations,
-        ),
+        model=parts.model,
+        loss=parts.loss,
+        groups=parts.groups,
+        optimizer=parts.optimizer,
+        ema=parts.ema,
+        step=parts.step,
         schedule=schedule,
         stopper=EarlyStop(settings.patience),
         progress=Progress(),
         train_loader=train_loader,
         val_loader=val_loader,
         train_index=train_index,
+        claim=claim,
+        validation_batch=None if choice is None else choice.validation,
     )
+
+
+def _choose(context: RunContext, model: DetectionModel, index: DatasetIndex) -> BatchChoice | None:
+    """Measures which micro-batch fits, where the plan leaves it open; each rank for its own GPU."""
+    wanted = context.settings.micro_batch
+    if context.precision.device.type != "cuda" or wanted not in FIND:
+        return None
+    choice = choose_micro_batch(context, model, index, largest=wanted == FIND_LARGEST)
+    if context.ranks.is_first:
+        note_in_plan(context.run_dir, "measured_batch", choice.as_dict())
+    return choice

@@ -78,7 +78,7 @@ class TrainStep:
         half_on_gpu = device.type == "cuda" and precision.dtype != torch.float32
         if half_on_gpu:
             flat.make_compute_copies(precision.dtype)
-        gradient = BatchGradient(
+        self.gradient = BatchGradient(
             model,
             loss,
             self.scaler,
@@ -89,7 +89,7 @@ class TrainStep:
             search=search,
         )
         undo = Undo(flat.gradients, [*model.buffers(), *self.meter.tensors])
-        self.micro_batches = MicroBatches(gradient, undo, SplitPolicy(micro_batch), device, may_split=not joint)
+        self.micro_batches = MicroBatches(self.gradient, undo, SplitPolicy(micro_batch), device, may_split=not joint)
         self._pending = True
         """Gradients may be there that no update has used: those of a resumed run are, until the first update."""
         self._faults = torch.zeros(2, dtype=torch.int64, device=device)

@@ -38,6 +38,8 @@ from yolov9.logs import LOG
 
 MAX_BAD_UPDATES_IN_A_ROW = 30
 """A run stops after so many updates with a gradient that is not finite; an fp16 scaler finds its scale in about 16."""
+BATCHES_TO_TAKE_MEMORY = 3
+"""A batch shape has all its memory once it ran as it is, was captured, and the next batch is on the GPU."""
 STOP_CHECK_INTERVAL = 8
 """With several ranks, micro-batches between two agreements on whether to stop."""
 
@@ -142,6 +144,8 @@ class TrainingLoop:
         self._report = report
         self._stop = stop
         self._heart = heart
+        self._batches = 0
+        """Loaded batches that this process has trained on."""
         settings, precision = session.context.settings, session.context.precision
         micro_batches = session.step.micro_batches
         micro_batches.on_change = self._note_memory
@@ -215,6 +219,9 @@ class TrainingLoop:
             session.step.update()
             progress.last_step = iteration
             progress.optimizer_steps += 1
+        self._batches += 1
+        if self._batches == BATCHES_TO_TAKE_MEMORY:
+            session.claim.release()
 
     def _note_memory(self, event: MemoryEvent) -> None:
         log_event(event)
@@ -262,6 +269,7 @@ class TrainingLoop:
             watch=lambda *_: self._heart.beat(f"validation of epoch {session.progress.epoch + 1}"),
             stop=lambda: self._stop.requested,
             make_room=session.step.micro_batches.make_room,
+            most_together=session.validation_batch,
         )
 
     def _stop_agreed(self) -> bool:

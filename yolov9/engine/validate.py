@@ -127,6 +127,7 @@ def validate(
     watch: WatchBatch | None = None,
     stop: Callable[[], bool] = lambda: False,
     make_room: Callable[[], object] = lambda: None,
+    most_together: int | None = None,
 ) -> ValidationResult:
     """Runs a model over all pictures of a loader.
 
@@ -143,6 +144,7 @@ def validate(
         watch: is shown each batch and its detections in pixels of the network's picture, to draw them.
         stop: asked before each batch whether to leave.
         make_room: gives memory back that can be done without; called before one picture is given up.
+        most_together: pictures that go through the network at a time; None: all of a batch.
 
     Raises:
         ValidationStopped: `stop` said so.
@@ -153,7 +155,7 @@ def validate(
     losses = torch.zeros(3, device=precision.device)
     kept: list[PictureResult] = []
     batches = 0
-    parts = PartsThatFit(precision.device, "validation", make_room)
+    parts = PartsThatFit(precision.device, "validation", make_room, most_together)
     for batch in loader.epoch(0):
         if stop():
             raise ValidationStopped

@@ -13,6 +13,7 @@ from entrypoint.plan import Plan, make_plan, planned_settings
 from entrypoint.plan.memory_model import family, picture_bytes
 from entrypoint.request import JobRequest, make_request
 from entrypoint.table import plan_table
+from yolov9.config.settings import FIND_FASTEST, FIND_LARGEST
 from yolov9.errors import UserError
 
 GIB = 1 << 30
@@ -224,7 +225,34 @@ def test_settings_for_the_trainer_have_the_plans_values(facts_of: FactsOf) -> No
 def test_accumulation_that_was_asked_for_sets_the_optimisation_batch(facts_of: FactsOf) -> None:
     request = ask("--batch 16 --accumulate 2")
     settings = planned_settings(make_plan(facts_of(gpus=[A10G], driver="580.65"), request), request)
-    assert (settings["batch_size"], settings["accumulate"], settings["optimisation_batch"]) == (16, 2, 32)
+    assert (settings["optimisation_batch"], settings["batch_size"], settings["micro_batch"]) == (32, 32, 16)
+
+
+@pytest.mark.parametrize(
+    ("argv", "loaded", "micro_batch"),
+    [
+        ("", 64, FIND_FASTEST),
+        ("--batch -1", 64, FIND_LARGEST),
+        ("--batch -1 --optimisation-batch 512", 512, FIND_LARGEST),
+        ("--batch 16", 16, None),
+        ("--batch 8 --accumulate 8", 64, 8),
+        ("--batch 8 --gradient-accumulation-steps 2", 16, 8),
+        ("--batch 24 --optimisation-batch 64", 64, 24),
+    ],
+)
+def test_parts_of_a_step_are_loaded_together_unless_only_the_batch_is_given(
+    facts_of: FactsOf, argv: str, loaded: int, micro_batch: int | None
+) -> None:
+    request = ask(argv)
+    settings = planned_settings(make_plan(facts_of(gpus=[A10G], driver="580.65"), request), request)
+    assert (settings["batch_size"], settings["micro_batch"], settings["accumulate"]) == (loaded, micro_batch, None)
+
+
+def test_what_does_not_fit_a_cpu_is_loaded_as_asked_and_computed_in_parts(facts_of: FactsOf) -> None:
+    request = ask("--batch 64")
+    settings = planned_settings(make_plan(facts_of(4, 24), request), request)
+    assert settings["batch_size"] == 64
+    assert settings["micro_batch"] < 64
 
 
 @pytest.mark.parametrize(("argv", "batch"), [("", 32), ("--half", 32), ("--batch 5", 5)])

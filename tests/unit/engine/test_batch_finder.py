@@ -1,0 +1,106 @@
+"""The choice of the micro-batch, on cards made of arithmetic."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
+
+GB = 1_000_000_000
+MB = 1_000_000
+LAUNCH_S = 0.02
+
+
+@dataclass
+class Card:
+    """A card with so much memory left for this job; a step takes fixed memory and so much a picture."""
+
+    free_bytes: int
+    fixed_bytes: int = 1 * GB
+    each_bytes: int = 300 * MB
+    launch_s: float = LAUNCH_S
+    """Time of a step that more pictures share."""
+    fails_above: int = 10**9
+    """More pictures do not fit although memory seems to be there: fragmentation."""
+    bend: float = 0.0
+    """Share by which memory grows faster than the line at 100 pictures."""
+    measured: list[int] = field(default_factory=list)
+    highest_bytes: int = 0
+
+    def measure(self, pictures: int) -> Probe | None:
+        self.measured.append(pictures)
+        peak = int(self.fixed_bytes + self.each_bytes * pictures * (1 + self.bend * pictures / 100))
+        if peak > self.free_bytes or pictures > self.fails_above:
+            self.highest_bytes = self.free_bytes
+            return None
+        self.highest_bytes = max(self.highest_bytes, peak)
+        return Probe(pictures, peak, self.launch_s + 0.002 * pictures)
+
+    def find(self, loaded: int = 64, *, largest: bool = False) -> FoundBatch:
+        return find_batch(self.measure, Limits(self.free_bytes, loaded, largest))
+
+
+def test_a_large_card_takes_all_pictures_of_a_step() -> None:
+    card = Card(140 * GB)
+    found = card.find()
+    assert found.pictures == 64
+    assert "all of the pictures" in found.reason
+    assert len(card.measured) <= 3
+
+
+@pytest.mark.parametrize("each", [100 * MB, 300 * MB, 1200 * MB, 5000 * MB])
+@pytest.mark.parametrize("free", [14 * GB, 70 * GB, 140 * GB])
+def test_uncapped_most_of_the_memory_is_used_and_the_line_is_right(free: int, each: int) -> None:
+    card = Card(free, each_bytes=each)
+    found = card.find(100_000, largest=True)
+    assert card.highest_bytes <= free
+    assert found.predicted_bytes == pytest.approx(found.measured_bytes, rel=0.05)
+    assert found.measured_bytes >= min(0.85 * free, free - each - 0.05 * free)
+    assert len(card.measured) <= 3
+
+
+@pytest.mark.parametrize("free", [3 * GB, 6 * GB, 8 * GB, 12 * GB, 16 * GB])
+def test_small_cards_take_parts_that_fit(free: int) -> None:
+    card = Card(free)
+    found = card.find()
+    assert found.measured_bytes <= free
+    assert 1 <= found.pictures < 64
+
+
+def test_equal_parts_are_taken_where_they_cost_little() -> None:
+    found = Card(int((1 * GB + 34 * 300 * MB) / 0.96) + MB).find(largest=True)
+    assert (found.pictures, found.reason) == (32, "34 fit; equal parts of 64")
+
+
+def test_a_smaller_batch_that_is_as_fast_is_taken_and_said() -> None:
+    saturated = Card(30 * GB, launch_s=0.0)
+    found = saturated.find(512)
+    assert found.pictures < max(saturated.measured)
+    assert "not faster" in found.reason
+    assert Card(30 * GB, launch_s=0.0).find(512, largest=True).pictures > found.pictures
+
+
+def test_a_batch_that_fails_despite_the_line_is_lowered() -> None:
+    found = Card(30 * GB, fails_above=70).find(512, largest=True)
+    assert 50 <= found.pictures <= 70
+
+
+def test_memory_that_bends_upwards_never_exceeds_the_budget() -> None:
+    card = Card(60 * GB, bend=0.3)
+    found = card.find(512, largest=True)
+    assert found.measured_bytes <= 60 * GB
+    assert found.pictures > 64
+
+
+def test_where_two_do_not_fit_one_is_taken() -> None:
+    assert Card(7 * GB, each_bytes=4 * GB).find().pictures == 1
+
+
+def test_one_picture_that_does_not_fit_is_said() -> None:
+    with pytest.raises(DoesNotFit):
+        Card(3 * GB, each_bytes=4 * GB).find()
+
+
+def test_one_loaded_picture_needs_one_measurement() -> None:
+    card = Card(10 * GB)
+    assert (card.find(1).pictures, card.measured) == (1, [1])

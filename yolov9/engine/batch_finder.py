@@ -1,0 +1,160 @@
+"""How many pictures go through the network at a time: the arithmetic. What is measured, others do.
+
+A few small batches are measured, a line is laid through their memory, and the largest batch that it allows is measured
+once more to be sure. Nothing here touches a device.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+FIRST_PROBE = 2
+"""Pictures of the first measurement."""
+PROBE_SHARE = 1 / 3
+"""The second one takes about this share of what the first one promises."""
+LARGEST_PROBE = 32
+"""And not more than so many pictures: larger ones only take longer."""
+SAFETY = 0.96
+"""Share of the memory that is aimed at; the rest is for fragmentation and for workspaces that cuDNN finds later."""
+RETREAT = 0.9
+"""After a batch that did not fit despite the line, so much of it is tried next."""
+MOST_RETREATS = 4
+EVEN_SHARE = 0.85
+"""Equal parts are taken when they are at least so large a share of what fits."""
+GAIN = 1.02
+"""A larger batch has to be this much faster a picture, or the smaller one is taken."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one batch took."""
+
+    pictures: int
+    peak_bytes: int
+    """Most memory that the process held."""
+    seconds: float
+    """Time of the batch, without the first ones of its shape."""
+
+    @property
+    def seconds_each(self) -> float:
+        """Time of one picture."""
+        return self.seconds / self.pictures
+
+
+Measure = Callable[[int], Probe | None]
+"""Runs a batch of so many pictures; None when it does not fit."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a batch is chosen for."""
+
+    budget_bytes: int
+    """Memory that this job may hold."""
+    loaded: int
+    """Pictures that are loaded at a time: more never go through the network together."""
+    largest: bool = False
+    """The user asked for as many as fit, also where fewer are as fast."""
+
+
+@dataclass(frozen=True)
+class FoundBatch:
+    """The choice, and why."""
+
+    pictures: int
+    predicted_bytes: int
+    """What the line said for it."""
+    measured_bytes: int
+    reason: str
+    probes: tuple[Probe, ...] = field(default=())
+
+
+class DoesNotFit(Exception):
+    """One picture is too much."""
+
+
+def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
+    """Chooses a micro-batch.
+
+    Raises:
+        DoesNotFit: not even one picture fits.
+    """
+    usable = limits.budget_bytes * SAFETY
+    probes = _small_probes(measure, limits, usable)
+    if len(probes) == 1 and probes[0].pictures == limits.loaded:
+        return _found(probes[0], probes[0].peak_bytes, probes, "all of the pictures loaded at a time fit")
+    line = _Line.through(probes)
+    fits = max(1, min(limits.loaded, line.pictures(usable)))
+    wanted = _even(fits, limits.loaded)
+    confirmed = next((probe for probe in probes if probe.pictures == wanted), None)
+    for _ in range(MOST_RETREATS):
+        if confirmed is not None:
+            break
+        confirmed = measure(wanted)
+        if confirmed is None or confirmed.peak_bytes > limits.budget_bytes:
+            confirmed, wanted = None, max(1, int(wanted * RETREAT))
+    if confirmed is None:
+        confirmed = probes[-1]
+    predicted = line.bytes(confirmed.pictures)
+    if confirmed.pictures == limits.loaded:
+        return _found(confirmed, predicted, probes, "all of the pictures loaded at a time fit")
+    faster = _as_fast(probes, confirmed)
+    if faster is not None and not limits.largest:
+        why = f"{confirmed.pictures} fit and are not faster a picture"
+        return _found(faster, line.bytes(faster.pictures), (*probes, confirmed), why)
+    why = "the most that fits" if wanted == fits else f"{fits} fit; equal parts of {limits.loaded}"
+    return _found(confirmed, predicted, (*probes, confirmed), why)
+
+
+def _small_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
+    first = None
+    for pictures in dict.fromkeys((min(FIRST_PROBE, limits.loaded), 1)):
+        first = measure(pictures)
+        if first is not None:
+            break
+    if first is None:
+        raise DoesNotFit
+    # Without a second point all of the first one's memory counts as its pictures', which promises too little.
+    promised = max(1, int(usable / first.peak_bytes * first.pictures))
+    second = min(limits.loaded, LARGEST_PROBE, max(first.pictures + 1, int(promised * PROBE_SHARE)))
+    probe = measure(second) if second > first.pictures else None
+    return [first] if probe is None else [first, probe]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Memory over pictures."""
+
+    fixed_bytes: float
+    each_bytes: float
+
+    @classmethod
+    def through(cls, probes: list[Probe]) -> "_Line":
+        first, last = probes[0], probes[-1]
+        if first is last:
+            return cls(0.0, max(1.0, first.peak_bytes / first.pictures))
+        each = max(1.0, (last.peak_bytes - first.peak_bytes) / (last.pictures - first.pictures))
+        return cls(last.peak_bytes - each * last.pictures, each)
+
+    def bytes(self, pictures: int) -> int:
+        return int(self.fixed_bytes + self.each_bytes * pictures)
+
+    def pictures(self, size_bytes: float) -> int:
+        return math.floor((size_bytes - self.fixed_bytes) / self.each_bytes)
+
+
+def _even(fits: int, loaded: int) -> int:
+    """The size of equal parts when it is not much below what fits: one shape, so one CUDA graph, for all parts."""
+    even = -(-loaded // -(-loaded // fits))
+    return even if even >= EVEN_SHARE * fits else fits
+
+
+def _as_fast(probes: list[Probe], confirmed: Probe) -> Probe | None:
+    """The largest smaller batch whose pictures take no longer, if there is one."""
+    fast = [probe for probe in probes if probe.pictures < confirmed.pictures]
+    fast = [probe for probe in fast if probe.seconds_each <= confirmed.seconds_each * GAIN]
+    return max(fast, key=lambda probe: probe.pictures, default=None)
+
+
+def _found(probe: Probe, predicted: int, probes: Sequence[Probe], why: str) -> FoundBatch:
+    return FoundBatch(probe.pictures, predicted, probe.peak_bytes, why, tuple(probes))
