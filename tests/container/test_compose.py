@@ -181,7 +181,7 @@ def test_a_job_that_is_killed_is_started_again_and_goes_on(
     log = compose(*CPU_FILES, "logs", "job-a")
     assert state["State"]["ExitCode"] == 0, log
     assert state["RestartCount"] == 1
-    assert re.search(r"resuming .* in epoch [23]", log)
+    assert re.search(r"resuming .* in epoch [1-9]", log)
     assert epochs(runs_dir, "job-a") == list(range(12))
 
 
