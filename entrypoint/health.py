@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from entrypoint.host.shm import SHM_DIR
 from yolov9.config.environment import read_environment
-from yolov9.engine.heartbeat import Beat, heartbeat_file, read_heartbeat
+from yolov9.engine.heartbeat import Beat, heartbeat_name, read_heartbeat
 
 STOPPED_STATES = {"T": "is stopped by a signal", "t": "is held by a debugger"}
 """Process states of proc(5) in which a trainer makes no progress."""
@@ -53,8 +54,13 @@ def run_health(argv: Sequence[str]) -> int:
     found = []
     for plan_file in dict.fromkeys(trainer.plan_file for trainer in trainers):
         processes = [trainer for trainer in trainers if trainer.plan_file == plan_file]
-        beats = [read_heartbeat(heartbeat_file(environment, process.pid)) for process in processes]
+        beats = [
+            read_heartbeat(folder / heartbeat_name(process.pid))
+            for folder in (environment.temporary_dir, Path(SHM_DIR))
+            for process in processes
+        ]
         # Of several ranks one has a heartbeat; a training that is still loading its libraries and other jobs have none.
+        # With a read-only /tmp the plan has moved the trainer's temporary files to /dev/shm.
         beat = next((beat for beat in beats if beat is not None), None)
         found.append(judge(processes, beat, time.monotonic(), timeout_s=options.timeout, steps=options.steps))
     if not found:

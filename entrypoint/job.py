@@ -14,7 +14,8 @@ import yolov9
 from entrypoint.contradictions import check_request
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.inputs import resolve_inputs
-from entrypoint.plan import Plan, make_plan, own_temporary_dir, planned_settings
+from entrypoint.plan import Plan, make_plan, planned_settings
+from entrypoint.plan.folders import folders_to_read, project_of
 from entrypoint.plan.processes import check_processes
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
@@ -93,10 +94,7 @@ def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Pl
         request: what is asked for.
         clean: remove what killed jobs left behind, so that its space counts as free.
     """
-    environment = request.environment
-    folders: list[Path] = [Path(project_of(request)), own_temporary_dir(request, os.getuid())]
-    if environment.cache_dir is not None:
-        folders.append(environment.cache_dir)
+    folders = folders_to_read(request, os.getuid())
     data = getattr(request.settings, "data", "")
     if data:
         folders.append(Path(data).parent)
@@ -107,11 +105,6 @@ def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Pl
 
         request = replace(request, staging=survey_staging(request, facts, clean=clean))
     return facts, make_plan(facts, request)
-
-
-def project_of(request: JobRequest) -> str:
-    """Returns the folder that holds the runs of a command."""
-    return request.settings.project or f"runs/{request.command}"
 
 
 def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path | None) -> dict[str, Any]:

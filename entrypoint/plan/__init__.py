@@ -11,6 +11,7 @@ from entrypoint.plan.batch import decide_amp, decide_batch, gpu_share
 from entrypoint.plan.cpus import cpu_share, decide_fixed_workers, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
+from entrypoint.plan.folders import decide_cache_dir, decide_temporary_dir
 from entrypoint.plan.host_memory import plan_host_memory
 from entrypoint.plan.neighbours import describe_neighbours
 from entrypoint.plan.processes import fit_processes
@@ -20,7 +21,7 @@ from entrypoint.units import size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
-__all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "own_temporary_dir", "planned_settings"]
+__all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "planned_settings"]
 
 IN_SETTINGS = (
     "device",
@@ -58,7 +59,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
     memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
     staging = plan_staging(request, memory.memory, memory.shm)
-    cache = _cache_dir(facts, request)
+    cache = decide_cache_dir(facts, request)
     decisions = [
         *devices.decisions,
         *describe_neighbours(facts.gpu, devices.gpus, batch.budget),
@@ -71,6 +72,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         *memory.decisions,
         *staging.decisions,
         cache,
+        *decide_temporary_dir(facts, request),
     ]
     if isinstance(settings, DetectSettings):
         decisions = [decision for decision in decisions if decision.name not in ("workers", "ranks")]
@@ -126,33 +128,6 @@ def _inputs(request: JobRequest) -> Iterator[Decision]:
     )
 
 
-def _cache_dir(facts: HostFacts, request: JobRequest) -> Decision:
-    """Where scan results and libraries' caches go: the first folder that can be written."""
-    environment, folders = request.environment, {folder.path: folder for folder in facts.folders}
-    home, uid = environment.cache_dir, facts.limits.uid
-    temporary = own_temporary_dir(request, uid)
-
-    def usable(path: Path) -> bool:
-        folder = folders.get(str(path.absolute()))
-        if folder is None:
-            return True  # Nobody looked; a cache that cannot be written is only slower.
-        foreign = folder.path == folder.existing and folder.owner_uid != uid
-        return folder.writable is not False and not (path == temporary and foreign)
-
-    if home is not None and usable(home):
-        return Decision(name="cache_dir", value=str(home), source="YOLOV9_CACHE_DIR or home", reason="writable")
-    why = f"{home} is not writable" if home else "this user has no home"
-    if usable(temporary):
-        return Decision(name="cache_dir", value=str(temporary), source="TMPDIR", reason=why)
-    reason = f"{why}, {temporary} neither; data sets are scanned anew at each start"
-    return Decision(name="cache_dir", value=None, source="nothing is writable", reason=reason)
-
-
-def own_temporary_dir(request: JobRequest, uid: int | None) -> Path:
-    """Returns this user's folder among the temporary files."""
-    return request.environment.temporary_dir / f"yolov9-{uid}"
-
-
 def _environment(
     request: JobRequest, devices: Devices, decisions: list[Decision], shm: Budget
 ) -> Iterator[tuple[str, str]]:
@@ -170,9 +145,10 @@ def _environment(
         yield "CUDA_VISIBLE_DEVICES", ""
     if devices.ranks > 1 and not shm.fits:
         yield "NCCL_SHM_DISABLE", "1"
-    folder = values["cache_dir"]
-    if folder is not None:
-        yield "YOLOV9_CACHE_DIR", folder
+    if values["cache_dir"] is not None:
+        yield "YOLOV9_CACHE_DIR", values["cache_dir"]
+    if "temporary_dir" in values:
+        yield "TMPDIR", values["temporary_dir"]
 
 
 def _library_caches(folder: str | None) -> dict[str, str]:

@@ -34,9 +34,14 @@ class Beat:
     """Longest time between two batches so far."""
 
 
+def heartbeat_name(pid: int) -> str:
+    """Returns the name of the file in which a process leaves its sign of life."""
+    return f"yolov9-heartbeat-{pid}.json"
+
+
 def heartbeat_file(environment: Environment, pid: int) -> Path:
     """Returns where a process leaves its sign of life."""
-    return environment.temporary_dir / f"yolov9-heartbeat-{pid}.json"
+    return environment.temporary_dir / heartbeat_name(pid)
 
 
 def read_heartbeat(file: Path) -> Beat | None:
