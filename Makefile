@@ -23,7 +23,7 @@ UPGRADE ?=
 PYTEST ?=
 
 PY := $(VENV)/bin/python
-LOCKS := cuda13 cuda12 test lint tools
+LOCKS := cuda13 cuda12 test lint tools sbom
 DEMO_CACHE := build/demo-data
 DEMO_RUN := runs/train/demo
 
@@ -72,8 +72,16 @@ lint: $(VENV)/lint-ready ## check style, types, the Dockerfile and the shell scr
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --strict env/fetch_weights.py
+	$(VENV)/bin/mypy --strict env/sbom.py
 	$(VENV)/bin/hadolint Dockerfile
 	$(VENV)/bin/shellcheck .ci/run env/conda
+
+.PHONY: sbom
+sbom: $(VENV)/ready ## list the packages of the image with their licences: build/sbom.json (CycloneDX), build/licences.txt
+	@test -x build/sbom/bin/cyclonedx-py || { $(PY) -m venv build/sbom \
+	    && build/sbom/bin/python -m pip install -qq --require-hashes -r env/sbom.lock; }
+	@build/sbom/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml -o build/all.json $(PY)
+	@$(PY) env/sbom.py build/all.json env/cuda13.lock build
 
 .PHONY: lock
 lock: $(VENV)/ready ## make env/*.lock again from env/*.in

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 ENV_DIR = ROOT / "env"
 IMAGE_LOCKS = ("cuda13", "cuda12")
-ALL_LOCKS = (*IMAGE_LOCKS, "test", "lint", "tools")
+ALL_LOCKS = (*IMAGE_LOCKS, "test", "lint", "tools", "sbom")
 
 
 def _names(lines: list[str]) -> set[str]:
