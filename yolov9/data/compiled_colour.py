@@ -82,7 +82,7 @@ def load_colour(fd: int | None) -> ChangeColours:
 def _library(cache_dir: Path | None) -> bytes | None:
     compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None:
-        LOG.info("no C compiler: colours are changed by OpenCV, which makes loading about a tenth slower")
+        LOG.info("colours are changed by OpenCV, which makes loading about a tenth slower: there is no C compiler")
         return None
     cache_dir = _writable(cache_dir)
     kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
