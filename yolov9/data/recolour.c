@@ -29,14 +29,14 @@ static void block(const uint8_t *bgr, uint8_t *rgb, int count, float hue, float 
     for (int i = 0; i < count; i++) {
         float v = most(most(b[i], g[i]), r[i]), range = v - least(least(b[i], g[i]), r[i]);
         float h = v == r[i] ? g[i] - b[i] : v == g[i] ? b[i] - r[i] + 2.0f * range : r[i] - g[i] + 4.0f * range;
-        h = whole(h * 30.0f / most(range, 1.0f) + 30.5f) - 30.0f; /* OpenCV's 0 to 179; the least is -30 */
+        h = whole(h * (30.0f / most(range, 1.0f)) + 30.5f) - 30.0f; /* OpenCV's 0 to 179; the least is -30 */
         h = h < 0.0f ? h + 180.0f : h;
-        h = whole(h * hue) / 30.0f;
+        h = whole(h * hue) * (1.0f / 30.0f); /* divisions are what takes the time here */
         h = h >= 6.0f ? h - 6.0f : h;
-        float s = whole(range * 255.0f / most(v, 1.0f) + 0.5f);
+        float s = whole(range * (255.0f / most(v, 1.0f)) + 0.5f);
         s = whole(least(s * saturation, 255.0f));
         v = whole(least(v * value, 255.0f));
-        float chroma = v * s / 255.0f;
+        float chroma = v * s * (1.0f / 255.0f);
         red[i] = channel(h + 5.0f, v, chroma);
         green[i] = channel(h + 3.0f, v, chroma);
         blue[i] = channel(h + 1.0f, v, chroma);
