@@ -1,8 +1,8 @@
 """Draws a tile that is only scaled, mirrored and shifted, with OpenCV's resize, which takes a third of a warp's time.
 
 Resize maps whole source pixels to whole output pixels. So the part that is resized is chosen a little larger than what
-is visible, with borders that happen to fall on whole output pixels: among some dozens of candidates there nearly always is
-one within 1/16 of a pixel.
+is visible, with borders that happen to fall on whole output pixels: among some dozens of candidates there nearly always
+is one within 1/16 of a pixel.
 """
 
 import math
