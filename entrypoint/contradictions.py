@@ -8,6 +8,7 @@ from typing import Any
 
 from entrypoint.request import JobRequest
 from yolov9.config.settings import PredictSettings, TrainSettings
+from yolov9.config.stages import parse_growth, parse_stages
 from yolov9.errors import UserError
 
 STRIDE = 32
@@ -116,6 +117,7 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
     if len(shapes) > 1:
         flags = ["--" + name.replace("_", "-") for name in shapes]
         yield UserError(found=" and ".join(flags), needed="one shape of the learning rate", remedy=flags[0])
+    yield from _growing(request, settings)
     batch, accumulate, target = settings.batch_size, settings.accumulate, settings.optimisation_batch
     if accumulate and batch and batch > 0 and request.was_given("optimisation_batch") and batch * accumulate != target:
         yield UserError(
@@ -124,6 +126,34 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
             needed="batch x accumulate equal to the optimisation batch, or two of the three options",
             remedy=f"--batch {batch} --optimisation-batch {target}",
         )
+
+
+def _growing(request: JobRequest, settings: TrainSettings) -> Iterator[UserError]:
+    """`--stages` and `--dynamic-accumulate` beside options that say something else about the same."""
+    stages = parse_stages(settings.stages)
+    for name in ("rect", "multi_scale", "imgsz"):
+        if stages and request.was_given(name) and getattr(settings, name):
+            flag = "--" + name.replace("imgsz", "img").replace("_", "-")
+            yield UserError(
+                found=f"--stages and {flag}", needed="one of them: both set the picture size", remedy="--stages alone"
+            )
+    total = sum(stage.epochs for stage in stages)
+    if stages and request.was_given("epochs") and settings.epochs < total:
+        yield UserError(
+            found=f"--stages {settings.stages}, {total} epochs together, and --epochs {settings.epochs}",
+            needed="the sum of all stages, or more: the last stage goes on",
+            remedy=f"--epochs {total}, or leave --epochs out",
+        )
+    if parse_growth(settings.dynamic_accumulate, settings.epochs) is None:
+        return
+    for name in ("accumulate", "optimisation_batch"):
+        if request.was_given(name):
+            flag = "--" + name.replace("_", "-")
+            yield UserError(
+                found=f"--dynamic-accumulate and {flag}",
+                needed="one of them: both set the pictures of a step",
+                remedy="--batch N --dynamic-accumulate START:END",
+            )
 
 
 def _settled(request: JobRequest) -> Iterator[str]:

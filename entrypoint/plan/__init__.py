@@ -18,7 +18,8 @@ from entrypoint.plan.processes import fit_processes
 from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
-from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
+from yolov9.config.stages import parse_stages
 from yolov9.errors import ExitCode, UserError
 
 __all__ = ["Budget", "Decision", "Need", "Plan", "make_plan", "planned_settings"]
@@ -27,6 +28,7 @@ IN_SETTINGS = (
     "device",
     "gpu_share",
     "imgsz",
+    "epochs",
     "workers",
     "batch_size",
     "accumulate",
@@ -48,7 +50,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     """
     notes = [*request.notes, *check_request(request)]
     devices = choose_devices(facts, request)
-    settings = replace(request.settings, imgsz=rounded_size(request.settings.imgsz))
+    settings = _staged(request)
     request = replace(request, settings=settings, device_kind="gpu" if devices.gpus else "cpu")
     share = cpu_share(facts, request, devices.ranks)
     on_gpu = bool(devices.gpus)
@@ -115,11 +117,31 @@ def _format(request: JobRequest, amp: Decision) -> str:
     return "fp16" if getattr(request.settings, "half", False) else "off"
 
 
+def _staged(request: JobRequest) -> TrainSettings | ValSettings | DetectSettings:
+    """Settings with the picture size and the epochs: those of `--stages` are the largest size and the sum."""
+    settings = request.settings
+    stages = parse_stages(settings.stages) if isinstance(settings, TrainSettings) else ()
+    if not stages or not isinstance(settings, TrainSettings):
+        return replace(settings, imgsz=rounded_size(settings.imgsz))
+    epochs = sum(stage.epochs for stage in stages)
+    if request.was_given("epochs"):
+        epochs = max(epochs, settings.epochs)
+    return replace(settings, imgsz=max(stage.imgsz for stage in stages), epochs=epochs)
+
+
 def _inputs(request: JobRequest) -> Iterator[Decision]:
     settings = request.settings
+    stages = getattr(settings, "stages", "")
     yield Decision(
-        name="imgsz", value=settings.imgsz, source=request.source("imgsz"), reason="a multiple of the stride 32"
+        name="imgsz",
+        value=settings.imgsz,
+        source=request.source("stages" if stages else "imgsz"),
+        reason="the largest of all stages" if stages else "a multiple of the stride 32",
     )
+    if isinstance(settings, TrainSettings) and stages:
+        yield Decision(
+            name="epochs", value=settings.epochs, source=request.source("stages"), reason="all stages together"
+        )
     yield Decision(
         name="model",
         value=request.model or "unknown",

@@ -239,6 +239,10 @@ def _accumulation(request: JobRequest, batch: int, ranks: int) -> list[Decision]
     else:
         target = max(settings.optimisation_batch, asked)
         source = request.source("optimisation_batch") if request.was_given("optimisation_batch") else "recipe"
+    if settings.dynamic_accumulate:
+        source = request.source("dynamic_accumulate")
+        reason = f"batches of a step grow, {settings.dynamic_accumulate}"
+        return [Decision(name="optimisation_batch", value=target, source=source, reason=reason)]
     count = max(1, round(target / (batch * ranks)))
     over = f" x {ranks} ranks" if ranks > 1 else ""
     reason = f"{batch} x {count}{over} = {batch * count * ranks} pictures a step"

@@ -75,6 +75,21 @@ class TrainSettings(RunSettings):
         type=int,
         help="forward passes per optimizer step; sets the optimisation batch to batch x N",
     )
+    dynamic_accumulate: str = option(
+        "",
+        "--dynamic-accumulate",
+        metavar="START:END[:EPOCHS]",
+        help="batches per optimizer step grow from START to END over EPOCHS; default: over the run",
+    )
+    scale_lr: bool = option(
+        False, "--scale-lr", help=f"multiply the recipe's learning rates by pictures per step / {NOMINAL_BATCH}"
+    )
+    stages: str = option(
+        "",
+        "--stages",
+        metavar="SIZE:EPOCHS,…",
+        help="picture sizes one after the other in one run, such as 320:20,640:60; sets --img and --epochs",
+    )
     close_mosaic: int = option(0, "--close-mosaic", help="the last N epochs are trained without mosaic and mixup")
     optimizer: str = option("SGD", "--optimizer", choices=["SGD", "Adam", "AdamW", "LION"], help="optimizer")
     cos_lr: bool = option(False, "--cos-lr", help="learning rate falls along a cosine")

@@ -175,7 +175,7 @@ class Loader:
     def _ask_ahead(self) -> None:
         while self._free and (coming := next(self._coming, None)) is not None:
             epoch, number = coming
-            height, width = self._plan.shape_of(number)
+            height, width = self._plan.shape_of(epoch, number)
             positions = self._plan.batches.positions(number)
             request = Request(self._free.pop(), self._generation, epoch, height, width, positions)
             self._asked.append((epoch, number, request))

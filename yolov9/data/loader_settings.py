@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.config.recipe import Recipe
+from yolov9.config.stages import Stage, size_at
 from yolov9.data.index import DatasetIndex
 from yolov9.data.order import BatchPlan
 from yolov9.data.rect import RectBatches, plan_rect_batches
@@ -29,6 +30,8 @@ class LoaderSettings:
     """Longer side of pictures in pixels; training samples are squares of that side unless `rect`."""
     batch_size: int
     """Pictures in a batch of this process."""
+    stages: tuple[Stage, ...] = ()
+    """Sizes of square training samples by epoch, none above `imgsz`; empty: always `imgsz`."""
     workers: int
     """Processes that prepare pictures; 0: this process does it."""
     seed: int = 0
@@ -83,7 +86,7 @@ class LoaderPlan:
 
     def __init__(self, settings: LoaderSettings) -> None:
         train = settings.mode == "train"
-        self._imgsz = settings.imgsz
+        self._imgsz, self._stages = settings.imgsz, settings.stages
         self.batches = BatchPlan(len(settings.index), settings.batch_size, settings.rank, settings.world, even=train)
         self.rect = _rect_batches(settings)
         self.order: NDArray[np.int64] | None = None if self.rect is None else self.rect.order
@@ -94,8 +97,11 @@ class LoaderPlan:
             self.window = plan_window(settings.mosaic_window, at_a_time, settings.imgsz)
         self.ring = self._ring_layout(settings)
 
-    def shape_of(self, batch: int) -> tuple[int, int]:
+    def shape_of(self, epoch: int, batch: int) -> tuple[int, int]:
         """Returns height and width of a batch of this process."""
+        if self._stages:
+            side = size_at(self._stages, epoch)
+            return side, side
         if self.rect is None:
             return self._imgsz, self._imgsz
         height, width = self.rect.shapes_hw[self.batches.global_batch(batch)].tolist()

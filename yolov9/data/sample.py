@@ -194,6 +194,7 @@ class SampleMaker:
 
     def _augmented(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
         settings, shape = self._settings, (out.shape[0], out.shape[1])
+        side = min(settings.imgsz, max(shape))  # smaller in the first stages of a run
         rng = sample_generator(settings.seed, epoch, position)
         number = self._order(epoch, position)
         upside_down, left_right = rng.random() < settings.flipud, rng.random() < settings.fliplr
@@ -203,14 +204,14 @@ class SampleMaker:
         self._reader.use_window_for({})
         if is_mosaic:
             partners = Partners(rng, self._order, settings.mosaic_window, self._sequence, epoch, position)
-            scenes.append(self._mosaic(rng, number, partners, failures))
+            scenes.append(self._mosaic(rng, number, partners, failures, side))
             if rng.random() < settings.mixup:
                 ratio = mixup_ratio(rng)
-                scenes.append(self._mosaic(rng, partners.draw(), partners, failures))
+                scenes.append(self._mosaic(rng, partners.draw(), partners, failures, side))
             self._reader.use_window_for(partners.sequence_of)
         else:
             one = self._labelled(number, failures)
-            scenes.append(single_scene(rng, one, settings.imgsz, shape, self._limits))
+            scenes.append(single_scene(rng, one, side, shape, self._limits))
         flip = _flip_matrix(shape, upside_down, left_right)
 
         def recolour(picture: Picture, out: Picture) -> None:
@@ -234,10 +235,11 @@ class SampleMaker:
         mixup(first, second, ratio)
         return first
 
-    def _mosaic(self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str]) -> Scene:
-        settings = self._settings
+    def _mosaic(
+        self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str], side: int
+    ) -> Scene:
         four = [self._labelled(n, failures) for n in (number, *(partners.draw() for _ in range(3)))]
-        return mosaic_scene(rng, four, settings.imgsz, self._limits, settings.copy_paste)
+        return mosaic_scene(rng, four, side, self._limits, self._settings.copy_paste)
 
     def _labelled(self, number: int, failures: Mapping[int, str]) -> Labelled:
         while number in failures:

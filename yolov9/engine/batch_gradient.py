@@ -109,6 +109,11 @@ class BatchGradient:
         had = [cache.forget() for cache in self._caches]
         return any(had)
 
+    def expect_other_shapes(self) -> None:
+        """Forgets what was captured and chosen for the shapes so far: from now on pictures have another size."""
+        self.forget()
+        self._searched = None
+
     def _add_whole(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images):
             with self._forward():

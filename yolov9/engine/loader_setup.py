@@ -19,6 +19,7 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
     return LoaderSettings(
         index=index,
         imgsz=settings.imgsz,
+        stages=context.stages,
         batch_size=context.batch,
         workers=settings.workers or 0,
         seed=settings.seed,

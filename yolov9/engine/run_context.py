@@ -6,6 +6,7 @@ from pathlib import Path
 from yolov9.config.environment import Environment
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
+from yolov9.config.stages import Growth, Stage, parse_growth, parse_stages
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.precision import Precision
 from yolov9.engine.schedule import rounded_accumulation
@@ -39,11 +40,23 @@ class RunContext:
 
     @property
     def accumulation_target(self) -> float:
-        """Forward passes per optimizer step after warm-up, not rounded yet."""
+        """Loaded batches per optimizer step after warm-up, or at the end of their growth; not rounded yet."""
         settings = self.settings
+        if self.growth is not None:
+            return float(self.growth.end)
         if settings.accumulate is not None:
             return float(settings.accumulate)
         return settings.optimisation_batch / (self.batch * self.ranks.world)
+
+    @property
+    def growth(self) -> Growth | None:
+        """How the batches of a step grow with `--dynamic-accumulate`."""
+        return parse_growth(self.settings.dynamic_accumulate, self.settings.epochs)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Picture sizes of `--stages`; empty without."""
+        return parse_stages(self.settings.stages)
 
     @property
     def pictures_per_step(self) -> int:
@@ -74,6 +87,7 @@ def with_defaults(settings: TrainSettings) -> TrainSettings:
     batch = settings.batch_size
     return replace(
         settings,
+        imgsz=max((stage.imgsz for stage in parse_stages(settings.stages)), default=settings.imgsz),
         batch_size=DEFAULT_BATCH if batch is None or batch < 1 else batch,
         workers=DEFAULT_WORKERS if settings.workers is None else max(0, settings.workers),
     )

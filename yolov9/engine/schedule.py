@@ -5,11 +5,12 @@ the values of an uninterrupted one by construction. The rules are those of the p
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import NOMINAL_BATCH, TrainSettings
+from yolov9.config.stages import Growth
 
 LrShape = Literal["linear", "cosine", "flat-cosine", "fixed"]
 
@@ -52,6 +53,8 @@ class Schedule:
     """How the learning rate falls after warm-up."""
     accumulation_target: float = 1.0
     """Optimisation batch divided by the pictures of one iteration; not rounded, warm-up interpolates to it."""
+    growth: Growth | None = None
+    """Batches of a step that grow with the epochs, in place of `accumulation_target` and its warm-up."""
     momentum_warms_up: bool = True
     """True for SGD."""
 
@@ -72,7 +75,7 @@ class Schedule:
                 lr_weight=target,
                 lr_norm=target,
                 momentum=momentum,
-                accumulate=rounded_accumulation(self.accumulation_target),
+                accumulate=self._accumulate(epoch, 1.0),
             )
         share = iteration / warmup
         start_momentum = recipe.warmup_momentum if self.momentum_warms_up else recipe.momentum
@@ -81,8 +84,13 @@ class Schedule:
             lr_weight=_between(0.0, target, share),
             lr_norm=_between(0.0, target, share),
             momentum=_between(start_momentum, recipe.momentum, share),
-            accumulate=rounded_accumulation(_between(1.0, self.accumulation_target, share)),
+            accumulate=self._accumulate(epoch, share),
         )
+
+    def _accumulate(self, epoch: int, warmed_up: float) -> int:
+        if self.growth is not None:
+            return rounded_accumulation(self.growth.at(epoch))
+        return rounded_accumulation(_between(1.0, self.accumulation_target, warmed_up))
 
     def factor(self, epoch: int) -> float:
         """Share of `lr0` that the learning rate falls to at an epoch, 0 to `epochs`."""
@@ -129,6 +137,12 @@ def mosaic_off_epoch(epochs: int, close_mosaic: int) -> int | None:
 def scaled_weight_decay(weight_decay: float, pictures_per_step: int) -> float:
     """Weight decay of a recipe, which is meant for 64 pictures per optimizer step, for another number of pictures."""
     return weight_decay * pictures_per_step / NOMINAL_BATCH
+
+
+def scaled_recipe(recipe: Recipe, pictures_per_step: int) -> Recipe:
+    """Recipe with learning rates for another number of pictures per step than its 64, by the linear rule."""
+    factor = pictures_per_step / NOMINAL_BATCH
+    return replace(recipe, lr0=recipe.lr0 * factor, warmup_bias_lr=recipe.warmup_bias_lr * factor)
 
 
 def lr_shape(settings: TrainSettings) -> LrShape:

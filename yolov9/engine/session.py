@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from yolov9.config.settings import FIND, FIND_LARGEST
+from yolov9.config.settings import FIND, FIND_LARGEST, NOMINAL_BATCH
 from yolov9.data import DatasetIndex, load_dataset_config
 from yolov9.data.loader import Loader, open_loader
 from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
@@ -22,9 +22,10 @@ from yolov9.engine.optimizer import ParameterGroups
 from yolov9.engine.optional_file import optional_file
 from yolov9.engine.plan_record import note_in_plan
 from yolov9.engine.run_context import RunContext
-from yolov9.engine.schedule import Schedule, lr_shape
+from yolov9.engine.schedule import Schedule, lr_shape, scaled_recipe
 from yolov9.engine.step import TrainStep
 from yolov9.engine.step_setup import make_step
+from yolov9.logs import LOG
 from yolov9.loss import DetectionLoss
 from yolov9.model import DetectionModel
 
@@ -123,12 +124,22 @@ def _assemble(
     if choice is not None:
         micro_batch = choice.found.pictures
     parts = make_step(context, model, context.ranks, micro_batch=micro_batch)
+    if settings.scale_lr:
+        recipe = scaled_recipe(recipe, context.pictures_per_step)
+        LOG.info(
+            "--scale-lr: %d pictures per step instead of %d, lr0 %g becomes %g",
+            context.pictures_per_step,
+            NOMINAL_BATCH,
+            context.recipe.lr0,
+            recipe.lr0,
+        )
     schedule = Schedule(
         epochs=settings.epochs,
         batches_per_epoch=train_loader.batches_per_epoch,
         recipe=recipe,
         shape=lr_shape(settings),
         accumulation_target=context.accumulation_target,
+        growth=context.growth,
         momentum_warms_up=settings.optimizer == "SGD",
     )
     return Session(

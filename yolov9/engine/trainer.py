@@ -10,6 +10,7 @@ from typing import Any
 from yolov9.config.environment import read_environment
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import TrainSettings
+from yolov9.config.stages import size_at
 from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
@@ -144,6 +145,8 @@ class TrainingLoop:
         self._report = report
         self._stop = stop
         self._heart = heart
+        self._imgsz = 0
+        """Picture size of the stage."""
         self._batches = 0
         """Loaded batches that this process has trained on."""
         settings, precision = session.context.settings, session.context.precision
@@ -195,6 +198,7 @@ class TrainingLoop:
         if progress.batch >= session.schedule.batches_per_epoch:
             return True
         session.model.train()
+        self._enter_stage()
         batches = session.train_loader.epoch(progress.epoch, start_batch=progress.batch)
         for batch in self._feed(self._workers.watch(batches)):
             self._train_batch(batch)
@@ -207,6 +211,14 @@ class TrainingLoop:
             if self._report.inside_epoch(self._feed.wait_s):
                 self._check_faults()
         return True
+
+    def _enter_stage(self) -> None:
+        session, stages = self._session, self._session.context.stages
+        imgsz = size_at(stages, session.progress.epoch) if stages else session.context.settings.imgsz
+        if stages and imgsz != self._imgsz:
+            LOG.info("epoch %d: pictures of %d px from now on", session.progress.epoch + 1, imgsz)
+            session.step.gradient.expect_other_shapes()
+        self._imgsz = imgsz
 
     def _train_batch(self, batch: DeviceBatch) -> None:
         session, progress, iteration = self._session, self._session.progress, self._session.iteration

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
-from yolov9.engine.schedule import Schedule, lr_shape, mosaic_off_epoch, optimizer_step_due, rounded_accumulation
+from yolov9.config.stages import Growth
+from yolov9.engine.schedule import (
+    Schedule,
+    lr_shape,
+    mosaic_off_epoch,
+    optimizer_step_due,
+    rounded_accumulation,
+    scaled_recipe,
+)
 
 SHAPES = st.sampled_from(["linear", "cosine", "flat-cosine", "fixed"])
 
@@ -79,3 +87,15 @@ def test_close_mosaic_means_the_last_epochs(epochs: int, close: int, first: int 
 )
 def test_flags_choose_the_shape(flags: dict[str, bool], shape: str) -> None:
     assert lr_shape(TrainSettings(**flags)) == shape  # type: ignore[arg-type]  # all values are bool
+
+
+def test_batches_of_a_step_grow_over_the_epochs() -> None:
+    schedule = Schedule(epochs=10, batches_per_epoch=5, recipe=Recipe(), growth=Growth(1, 4, 4))
+    assert [schedule.at(5 * epoch).accumulate for epoch in range(10)] == [1, 2, 3, 4, 4, 4, 4, 4, 4, 4]
+
+
+def test_scaled_learning_rates_follow_the_pictures_of_a_step() -> None:
+    recipe = Recipe()
+    scaled = scaled_recipe(recipe, 128)
+    assert (scaled.lr0, scaled.warmup_bias_lr) == (2 * recipe.lr0, 2 * recipe.warmup_bias_lr)
+    assert scaled.weight_decay == recipe.weight_decay

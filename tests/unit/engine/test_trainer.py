@@ -297,3 +297,29 @@ def test_a_checkpoint_whose_tensors_do_not_fit_its_graph_is_bad_data(tmp_path: P
     with pytest.raises(UserError, match=r"model\.0\.conv\.weight|state_dict") as caught:
         train(tmp_path, epochs=2, resume=str(last))
     assert caught.value.exit_code == ExitCode.BAD_DATA
+
+
+@pytest.mark.parametrize("stop_after", [3, 5])
+def test_stages_are_one_run_also_across_a_stop_at_or_behind_the_border(
+    tmp_path: Path, train: Train, stop_after: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="yolov9")
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    changes = {"stages": "32:1,64:1", "close_mosaic": 1}
+    assert train(straight, **changes) == ExitCode.DONE
+    assert "epoch 1: pictures of 32 px" in caplog.text
+    assert "epoch 2: pictures of 64 px" in caplog.text
+    assert train(broken, stop_after=stop_after, **changes) == ExitCode.STOPPED_RESUMABLE
+    assert train(broken, resume=str(broken), **changes) == ExitCode.DONE
+    assert_same_run(straight, broken)
+
+
+def test_growing_steps_are_the_same_after_a_stop(tmp_path: Path, train: Train) -> None:
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    changes = {"dynamic_accumulate": "1:3", "epochs": 3}
+    assert train(straight, **changes) == ExitCode.DONE
+    assert train(broken, stop_after=7, **changes) == ExitCode.STOPPED_RESUMABLE
+    assert train(broken, resume=str(broken), **changes) == ExitCode.DONE
+    assert_same_run(straight, broken)
+    # 3 batches an epoch; 1, 2 and 3 batches a step.
+    assert read_training_checkpoint(straight / "weights" / "last.pt")["training"]["progress"]["optimizer_steps"] == 5

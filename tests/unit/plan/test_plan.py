@@ -364,3 +364,10 @@ def test_p32_without_a_home_nothing_is_put_into_the_root_folder(facts_of: FactsO
     plan = make_plan(facts_of(), ask(variables={"HOME": home}))
     assert str(plan.value("cache_dir")).startswith("/tmp/yolov9-")
     assert all(value.startswith("/tmp/yolov9-") for value in plan.environment_defaults.values())
+
+
+def test_stages_decide_the_largest_size_and_the_epochs(facts_of: FactsOf) -> None:
+    request = ask("--stages 320:20,640:60")
+    plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), request)
+    settings = planned_settings(plan, request)
+    assert (settings["imgsz"], settings["epochs"], plan["epochs"].source) == (640, 80, "--stages 320:20,640:60")
