@@ -91,6 +91,18 @@ def test_p38_no_limit_of_cpus_that_a_small_machine_refuses_stands_in_the_file(
     assert all(float(services()[name]["cpus"]) == 1.5 for name in TRAINERS)
 
 
+def test_p38_a_gpu_reaches_a_job_through_its_reservation(
+    compose: Compose, gpu_options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gpu_options, "there is a pretended GPU"
+    monkeypatch.setenv("MEMLOCK", "65536")  # The engine of a test machine may not be allowed to raise it.
+    plan = json.loads(compose("run", "--rm", "--no-deps", "--no-TTY", "job-a", "plan", "--json"))
+    gpu = next(decision for decision in plan["decisions"] if decision["name"] == "gpu")
+    assert gpu["value"].startswith("Fake")
+    share = next(decision for decision in plan["decisions"] if decision["name"] == "gpu_share")
+    assert (share["value"], share["source"]) == (0.5, "YOLOV9_GPU_SHARE=0.5")
+
+
 def test_p38_the_override_takes_the_gpu_away(services: Services) -> None:
     assert all("deploy" not in service for service in services(*CPU_FILES).values())
 
@@ -110,6 +122,7 @@ def test_the_jobs_meet_the_mps_server_in_a_folder_of_their_own(services: Service
         for name in ON_GPU
     }
     assert set(map(tuple, pipes.values())) == {("mps",)}
+    assert services()["mps"]["environment"]["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] is None, "not handed over as empty"
     for name in ON_GPU:
         assert services()[name]["environment"]["CUDA_MPS_PIPE_DIRECTORY"] == "/mps"
         assert services()[name]["user"] == services()["mps"]["user"], "a server has clients of one user"

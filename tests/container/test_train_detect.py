@@ -42,6 +42,9 @@ def test_p32_any_user_on_a_read_only_root_owns_the_results(run: Run, mounts: lis
     run("train", "--data", "/data/data.yaml", *TINY, options=options)
     assert (runs_dir / "train/exp/weights/best.pt").is_file()
     assert {(path.stat().st_uid, path.stat().st_gid) for path in runs_dir.rglob("*")} == {(12345, 12345)}
+    plan = json.loads((runs_dir / "train/exp/plan.json").read_text())
+    assert plan["facts"]["limits"]["uid"] == 12345
+    assert plan["environment"]["YOLOV9_CACHE_DIR"] == "/runs/.cache"
 
 
 def test_p32_an_unwritable_folder_for_results_stops_before_the_data_are_read(run: Run, mounts: list[str]) -> None:
