@@ -1,8 +1,9 @@
 """Runs a plan with a memory that fails now and then: `failing_memory.py PLAN FAULTS REPORT`.
 
 Every operation that takes memory for its result is counted, in the gradient of a batch, the update, the validation
-and the checkpoint; those that FAULTS (JSON) names raise what PyTorch raises when a GPU is full. REPORT
-receives the counts, the faults that came, and a checksum of the pictures of each batch whose gradient was added.
+and the checkpoint; those that FAULTS (JSON, rank -> faults) names raise what PyTorch raises when a GPU is full. REPORT
+receives the counts, the faults that came, and a checksum of the pictures of each batch whose gradient was added; that
+of rank N lies in a file of its own.
 """
 
 import json
@@ -17,6 +18,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yolov9.__main__ import main
+from yolov9.config.environment import read_environment
 from yolov9.engine import training_state, validate
 from yolov9.engine.batch_gradient import BatchGradient
 from yolov9.engine.flat import FlatParameters
@@ -68,7 +70,8 @@ class FailingMemory(TorchDispatchMode):
 
 if __name__ == "__main__":
     plan, faults, report = map(Path, sys.argv[1:])
-    memory = FailingMemory(json.loads(faults.read_text()))
+    rank = read_environment().rank
+    memory = FailingMemory(json.loads(faults.read_text()).get(str(rank), []))
     for owner, name in ((BatchGradient, "add"), (FlatParameters, "clip_gradients"), (torch.optim.SGD, "step")):
         memory.inside(owner, name)
     memory.inside(validate.DetectionModel, "predict_with_raw")
@@ -86,5 +89,7 @@ if __name__ == "__main__":
     evaluate = nn.Module.train
     nn.BatchNorm2d.train = lambda self, mode=True: evaluate(self, False)  # type: ignore[method-assign]
     code = main([str(plan)])
+    if rank:
+        report = report.with_suffix(f".{rank}.json")
     report.write_text(json.dumps({"allocations": memory.allocations, "came": memory.came, "batches": done}))
     sys.exit(code)

@@ -47,14 +47,17 @@ def many_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "data.yaml"
 
 
-def train(folder: Path, data: Path, environment: dict[str, str], faults: list[Any]) -> dict[str, Any]:
+def train(
+    folder: Path, data: Path, environment: dict[str, str], faults: dict[int, list[Any]], ranks: int = 1, **changes: Any
+) -> dict[str, Any]:
     """Trains in a process of its own and returns what it reported, with results and checkpoint."""
     folder.mkdir()
     plan, report = folder / "plan.json", folder / "report.json"
-    settings = {**SETTINGS, "data": str(data)}
+    settings = {**SETTINGS, **changes, "data": str(data)}
     plan.write_text(json.dumps({"command": "train", "settings": settings, "run_dir": str(folder)}))
     (folder / "faults.json").write_text(json.dumps(faults))
-    program = [sys.executable, str(Path(__file__).with_name("failing_memory.py"))]
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    program = [sys.executable, *launcher, str(Path(__file__).with_name("failing_memory.py"))]
     done = subprocess.run(
         [*program, str(plan), str(folder / "faults.json"), str(report)],
         env=environment,
@@ -73,7 +76,7 @@ def train(folder: Path, data: Path, environment: dict[str, str], faults: list[An
 
 @pytest.fixture
 def straight(tmp_path: Path, many_pictures: Path, clean_environment: dict[str, str]) -> dict[str, Any]:
-    return train(tmp_path / "straight", many_pictures, clean_environment, [])
+    return train(tmp_path / "straight", many_pictures, clean_environment, {})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -84,7 +87,7 @@ def test_p11_twenty_random_failures_of_memory_change_nothing(
     # At most one in each call: a card that is full again and again for one picture is another story, and ends the run.
     calls = chosen.sample([call for call in straight["allocations"] if call[2]], FAULTS)
     faults = [[name, number, chosen.randint(1, count)] for name, number, count in calls]
-    run = train(tmp_path / "run", many_pictures, clean_environment, faults)
+    run = train(tmp_path / "run", many_pictures, clean_environment, {0: faults})
     assert len(run["came"]) == FAULTS
     assert run["progress"]["optimizer_steps"] == straight["progress"]["optimizer_steps"] > 0
     assert run["batches"] == straight["batches"]
@@ -93,3 +96,17 @@ def test_p11_twenty_random_failures_of_memory_change_nothing(
         assert row == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
     events = run["plan"]["memory_events"]
     assert events[0]["after"] < events[0]["before"]
+
+
+def test_one_rank_of_two_that_runs_out_of_memory_changes_nothing(
+    tmp_path: Path, many_pictures: Path, clean_environment: dict[str, str]
+) -> None:
+    runs = [
+        train(tmp_path / name, many_pictures, clean_environment, faults, ranks=2, epochs=2, batch_size=4)
+        for name, faults in (("straight", {}), ("run", {1: [["add", 0, 50], ["add", 2, 300]]}))
+    ]
+    assert len(json.loads((tmp_path / "run" / "report.1.json").read_text())["came"]) == 2
+    assert runs[1]["progress"]["optimizer_steps"] == runs[0]["progress"]["optimizer_steps"] > 0
+    assert runs[1]["batches"] == runs[0]["batches"]
+    for row, expected in zip(runs[1]["rows"], runs[0]["rows"], strict=True):
+        assert row == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)

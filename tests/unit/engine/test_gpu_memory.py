@@ -9,6 +9,10 @@ from yolov9.engine.gpu_memory import limit_allocator, peak_text
 GB = 1_000_000_000
 
 
+def test_p21_two_jobs_with_half_a_card_each_fit_together_with_all_that_cuda_takes() -> None:
+    assert 2 * (allocator_limit_bytes(16 * GB, 0.5) + OVERHEAD_BYTES) <= 16 * GB
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_tensors_and_what_cuda_takes_stay_within_the_share(share: float) -> None:
     assert allocator_limit_bytes(140 * GB, share) + OVERHEAD_BYTES == pytest.approx(140 * GB * share, abs=1)
