@@ -67,6 +67,9 @@ ALWAYS_NEW = frozenset(
 )
 """Settings that describe the machine or this command, so they are taken as they are now."""
 
+OF_THE_MACHINE = frozenset({"amp", "device", "stage", "workers"})
+"""Those of them that are worth a line when they are others than before."""
+
 
 def find_resumed(settings: TrainSettings, run_dir: Path) -> tuple[Path, dict[str, Any]]:
     """Returns the checkpoint that `--resume` means, and its content.
@@ -115,6 +118,8 @@ def merge_settings(
         values[name] = old
         if name in ALWAYS_NEW:
             values[name] = new
+            if name in OF_THE_MACHINE and new != old:
+                lines.append(f"overridden  {name} = {new} (was {old})")
         elif name not in typed or new == old:
             if old != defaults[name]:
                 lines.append(f"kept        {name} = {old}")

@@ -92,6 +92,9 @@ def _restore(session: Session, content: dict[str, Any]) -> None:
     if session.step.scaler.is_enabled() and training["scaler"]:
         session.step.scaler.load_state_dict(training["scaler"])
     session.progress = _position(session, training)
+    ranks = session.context.ranks
+    if ranks.is_first and training["world"] != ranks.world:
+        LOG.info("  overridden  ranks = %d (was %d)", ranks.world, training["world"])
     if session.context.ranks.is_first:
         # Those of all ranks were gathered here; the others start with zeros.
         _load_gradients(session, training["gradients"])

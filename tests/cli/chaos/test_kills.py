@@ -5,6 +5,7 @@ asks for 200. Seeds are fixed; when exactly the kill arrives is up to the machin
 """
 
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -170,3 +171,13 @@ def test_loader_processes_of_a_killed_trainer_end_by_themselves(
     deadline = time.monotonic() + LEFT_S
     while alive_in_group(pid):
         assert time.monotonic() < deadline, alive_in_group(pid)
+
+
+def test_p39_the_log_is_lines_with_a_time_and_its_offset_and_nothing_is_redrawn(undisturbed: Path) -> None:
+    log = undisturbed.with_name("trainer.log").read_bytes()
+    assert b"\r" not in log
+    assert b"\x1b" not in log
+    lines = log.decode().splitlines()
+    stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} (INFO|WARNING|ERROR) ")
+    assert [line for line in lines if not stamp.match(line)] == []
+    assert [line.split("epoch ")[1].split(":")[0] for line in lines if " epoch " in line] == ["1/3", "2/3", "3/3"]

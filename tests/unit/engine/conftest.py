@@ -86,7 +86,8 @@ def train(tiny_data: Path) -> Train:
     ) -> ExitCode:
         if stop_after is not None:
             stop = StopAfter(stop_after)
-        return Trainer(_settings(tiny_data, **changes), run_dir, stop=stop).run()
+        data = Path(changes.pop("data", tiny_data))
+        return Trainer(_settings(data, **changes), run_dir, stop=stop).run()
 
     return run
 

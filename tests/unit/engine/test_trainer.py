@@ -255,7 +255,7 @@ def test_each_batch_leaves_a_sign_of_life_that_is_gone_after_the_run(
     assert not list(tmp_path.glob("yolov9-heartbeat*"))
 
 
-def test_a_gpu_that_fails_has_an_exit_code_of_its_own_and_the_run_goes_on_from_the_last_checkpoint(
+def test_p36_a_gpu_that_fails_has_an_exit_code_of_its_own_and_the_run_goes_on_from_the_last_checkpoint(
     tmp_path: Path, train: Train, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # There is no GPU here that could fail: the loss of the second epoch raises what PyTorch raises then.
