@@ -14,6 +14,8 @@ PROBE_SHARE = 1 / 3
 """The second one takes about this share of what the first one promises."""
 LARGEST_PROBE = 32
 """And not more than so many pictures: larger ones only take longer."""
+FARTHEST = 4
+"""A line is not trusted farther than so many times its last point: another measurement comes in between."""
 SAFETY = 0.96
 """Share of the memory that is aimed at; the rest is for fragmentation and for workspaces that cuDNN finds later."""
 RETREAT = 0.9
@@ -83,8 +85,10 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     probes = _small_probes(measure, limits, usable)
     if len(probes) == 1 and probes[0].pictures == limits.loaded:
         return _found(probes[0], probes[0].peak_bytes, probes, "all of the pictures loaded at a time fit")
-    line = _Line.through(probes)
-    fits = max(1, min(limits.loaded, line.pictures(usable)))
+    line, fits = _fitting(probes, limits, usable)
+    if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * PROBE_SHARE))) is not None:
+        probes.append(middle)
+        line, fits = _fitting(probes, limits, usable)
     wanted = _even(fits, limits.loaded)
     confirmed = next((probe for probe in probes if probe.pictures == wanted), None)
     for _ in range(MOST_RETREATS):
@@ -104,6 +108,11 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
         return _found(faster, line.bytes(faster.pictures), (*probes, confirmed), why)
     why = "the most that fits" if wanted == fits else f"{fits} fit; equal parts of {limits.loaded}"
     return _found(confirmed, predicted, (*probes, confirmed), why)
+
+
+def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line", int]:
+    line = _Line.through(probes)
+    return line, max(1, min(limits.loaded, line.pictures(usable)))
 
 
 def _small_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
@@ -130,7 +139,7 @@ class _Line:
 
     @classmethod
     def through(cls, probes: list[Probe]) -> "_Line":
-        first, last = probes[0], probes[-1]
+        first, last = probes[max(0, len(probes) - 2)], probes[-1]
         if first is last:
             return cls(0.0, max(1.0, first.peak_bytes / first.pictures))
         each = max(1.0, (last.peak_bytes - first.peak_bytes) / (last.pictures - first.pictures))

@@ -97,8 +97,12 @@ class GraphCache:
         try:
             self._graphs[shape] = self._capture(images, targets)
         except RuntimeError as error:
+            # Leaving the capture may fail as well, and then hides why it was left.
+            cause = error.__context__
             if is_out_of_memory(error):
                 raise
+            if cause is not None and is_out_of_memory(cause):
+                raise torch.OutOfMemoryError(str(cause)) from None
             self._broken = True
             LOG.warning("the step runs without CUDA graphs, slower: %s", str(error).splitlines()[0])
             return self.run(images, targets)

@@ -33,8 +33,13 @@ class Undo:
     """
 
     def __init__(self, gradients: Tensor, others: Iterable[Tensor]) -> None:
-        self._gradients, self._others = gradients, list(others)
-        self._kept: list[Tensor] = []
+        self._gradients = gradients
+        # One type at a time: copies of mixed lists are made one by one.
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in others:
+            by_type.setdefault(tensor.dtype, []).append(tensor)
+        self._others = list(by_type.values())
+        self._kept: list[list[Tensor]] = []
         self._kept_gradients: Tensor | None = None
 
     @torch.no_grad()
@@ -45,8 +50,9 @@ class Undo:
             pending: gradients of earlier batches wait for their update; otherwise they are zeros.
         """
         if not self._kept:
-            self._kept = [torch.empty_like(tensor) for tensor in self._others]
-        torch._foreach_copy_(self._kept, self._others)
+            self._kept = [[torch.empty_like(tensor) for tensor in group] for group in self._others]
+        for kept, others in zip(self._kept, self._others, strict=True):
+            torch._foreach_copy_(kept, others)
         self._kept_gradients = None
         if pending:
             self._kept_gradients = self._gradients.clone()
@@ -54,7 +60,8 @@ class Undo:
     @torch.no_grad()
     def restore(self) -> None:
         """Puts the state back."""
-        torch._foreach_copy_(self._others, self._kept)
+        for kept, others in zip(self._kept, self._others, strict=True):
+            torch._foreach_copy_(others, kept)
         if self._kept_gradients is None:
             self._gradients.zero_()
         else:
