@@ -36,6 +36,7 @@ IN_SETTINGS = (
     "amp",
     "cache",
     "cache_limit_gb",
+    "decode_again",
     "fixed_workers",
     "prefetch",
 )

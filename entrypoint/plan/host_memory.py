@@ -1,7 +1,7 @@
 """Decides what is kept in main memory: loader ring, decoded cache; and adds up main memory and /dev/shm."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from entrypoint.host import HostFacts
 from entrypoint.plan.decision import Budget, Decision, Need
@@ -55,7 +55,9 @@ class HostMemoryPlan:
 def plan_host_memory(
     facts: HostFacts, request: JobRequest, *, workers: Decision, batch: int, ranks: int
 ) -> HostMemoryPlan:
-    """Returns ring, cache and tables. Slots give way first, then workers, then the cache is refused.
+    """Returns ring, cache and tables.
+
+    Slots give way first, then the pictures of the mosaic window, then workers; the cache gets what is left.
 
     Raises:
         UserError: no training fits into the memory.
@@ -68,26 +70,52 @@ def plan_host_memory(
             remedy="a higher limit (docker run --memory 4g), or end other programs",
         )
     allowed = None if available is None else int(available * MARGIN / request.job.jobs)
-    slots, count = wanted_slots(request), int(workers.value)
-
-    def total(slots: int, count: int) -> int:
-        return sum(need.size_bytes for need in _needs(request, slots, count, batch, ranks))
-
-    while allowed is not None and total(slots, count) > allowed and slots > FEWEST_SLOTS:
-        slots -= 1
-    while allowed is not None and total(slots, count) > allowed and count > 1:
-        count -= 1
-    if count < workers.value:
-        why = f"{workers.value} need {size_text(total(slots, workers.value))}, {size_text(allowed)} may be used"
+    wanted = int(workers.value)
+    fitting, slots, count = _fit(request, allowed, wanted, batch, ranks)
+    if count < wanted:
+        total = _total_bytes(fitting, slots, wanted, batch, ranks)
+        why = f"{wanted} need {size_text(total)}, {size_text(allowed or 0)} may be used"
         workers = Decision(name="workers", value=count, source=facts.memory.source, reason=why, degraded=True)
-    needs = _needs(request, slots, count, batch, ranks)
+    needs = _needs(fitting, slots, count, batch, ranks)
     spare = None if allowed is None else allowed - sum(need.size_bytes for need in needs)
     cache, cache_needs = _cache(facts, request, spare, ranks)
     memory = Budget(
         resource="memory", needs=(*needs, *cache_needs), available_bytes=allowed, source=facts.memory.source
     )
     decisions = [] if isinstance(request.settings, DetectSettings) else [_ring(slots, batch, request, memory)]
+    decisions += _decode_again(facts, request, fitting)
     return HostMemoryPlan(decisions=(*decisions, *cache), memory=memory, shm=_shm(facts, ranks), workers=workers)
+
+
+def _fit(request: JobRequest, allowed: int | None, workers: int, batch: int, ranks: int) -> tuple[JobRequest, int, int]:
+    """Returns the request, perhaps with `decode_again`, and the slots and workers that fit."""
+    slots = wanted_slots(request)
+    if allowed is None:
+        return request, slots, workers
+    while _total_bytes(request, slots, workers, batch, ranks) > allowed and slots > FEWEST_SLOTS:
+        slots -= 1
+    settings, short = request.settings, _total_bytes(request, slots, workers, batch, ranks) > allowed
+    if short and isinstance(settings, TrainSettings) and any(_window(settings, slots * batch, ranks)):
+        request = replace(request, settings=replace(settings, decode_again=True))
+    while _total_bytes(request, slots, workers, batch, ranks) > allowed and workers > 1:
+        workers -= 1
+    return request, slots, workers
+
+
+def _total_bytes(request: JobRequest, slots: int, workers: int, batch: int, ranks: int) -> int:
+    return sum(need.size_bytes for need in _needs(request, slots, workers, batch, ranks))
+
+
+def _decode_again(facts: HostFacts, request: JobRequest, fitting: JobRequest) -> Iterator[Decision]:
+    asked, settings = request.settings, fitting.settings
+    if not isinstance(asked, TrainSettings) or not isinstance(settings, TrainSettings):
+        return
+    forced = settings.decode_again and not asked.decode_again
+    reason = "the mosaic window's pictures do not fit into the memory" if forced else "asked for"
+    if not settings.decode_again:
+        reason = "pictures of the mosaic window stay in memory"
+    source = facts.memory.source if forced else request.source("decode_again")
+    yield Decision(name="decode_again", value=settings.decode_again, source=source, reason=reason, degraded=forced)
 
 
 def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int) -> list[Need]:
@@ -117,7 +145,7 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int
 
 def _window(settings: TrainSettings, samples_at_a_time: int, ranks: int) -> Iterator[Need]:
     """Decoded pictures that mosaics share."""
-    if settings.mosaic_window and not settings.rect:
+    if settings.mosaic_window and not settings.rect and not settings.decode_again:
         places = settings.mosaic_window + WINDOW_LAG + samples_at_a_time
         size = ranks * places * WINDOW_PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
         yield Need(what="mosaic window", size_bytes=size, reason=f"{places} decoded pictures")

@@ -119,6 +119,12 @@ class TrainSettings(RunSettings):
         help="partners of a mosaic are chosen from so many samples made shortly before, so that a picture is decoded "
         "once an epoch and not four times; 0: from all pictures, which takes twice the CPU time",
     )
+    decode_again: bool = option(
+        False,
+        "--decode-again",
+        help="do not keep the pictures of the mosaic window in memory, decode them again; the samples are the same; "
+        "chosen when memory is short",
+    )
     worker_timeout_s: float = option(
         120.0,
         "--worker-timeout",

@@ -58,6 +58,8 @@ class LoaderSettings:
     """A worker that is longer than this at one sample is replaced."""
     mosaic_window: int = 0
     """Partners of a mosaic come from so many samples made shortly before, to decode less; 0: from all pictures."""
+    decode_again: bool = False
+    """Their pictures are not kept in memory: the same samples for less memory and more CPU time."""
     cache: str = "off"
     """"off", "ram" or "disk": keep decoded pictures, scaled to at most `imgsz`, for later epochs."""
     cache_dir: Path | None = None
@@ -92,7 +94,8 @@ class LoaderPlan:
         self.order: NDArray[np.int64] | None = None if self.rect is None else self.rect.order
         self.sample = _sample_settings(settings, self.batches.samples)
         self.window: WindowLayout | None = None
-        if settings.mosaic_window and self.sample.mosaic and settings.cache == "off":
+        kept = not settings.decode_again and settings.cache == "off"
+        if settings.mosaic_window and self.sample.mosaic and kept:
             at_a_time = settings.slots * settings.batch_size
             self.window = plan_window(settings.mosaic_window, at_a_time, settings.imgsz)
         self.ring = self._ring_layout(settings)

@@ -31,6 +31,7 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
         mosaic_window=settings.mosaic_window,
+        decode_again=settings.decode_again,
         cache=settings.cache,
         cache_limit_bytes=_cache_limit_bytes(context),
         cache_dir=context.environment.cache_dir,

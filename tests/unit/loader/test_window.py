@@ -21,6 +21,13 @@ def test_batches_are_identical_for_any_number_of_workers(settings, contents):
     assert all(batches == found[0] for batches in found)
 
 
+def test_samples_are_the_same_when_their_pictures_are_decoded_again(settings, contents):
+    with open_loader(settings(mosaic_window=5, epochs=2)) as loader:
+        expected = contents(loader.epoch(1))
+    with open_loader(settings(mosaic_window=5, epochs=2, decode_again=True)) as loader:
+        assert contents(loader.epoch(1)) == expected
+
+
 def test_a_start_in_mid_epoch_gives_the_rest_of_the_epoch(settings, contents):
     with open_loader(settings(mosaic_window=5, epochs=3)) as loader:
         _, whole = contents(loader.epoch(1)), contents(loader.epoch(2))

@@ -176,6 +176,18 @@ def test_a_given_number_of_workers_stays(facts_of: FactsOf, words: str, fixed: b
     assert make_plan(facts_of(cpus=16), ask(words)).value("fixed_workers") is fixed
 
 
+def test_short_memory_takes_the_pictures_of_the_window_before_workers(facts_of: FactsOf) -> None:
+    """8 GiB, 1280 px: the window would take 2.7 GiB."""
+    request = ask("--img 1280 --batch 16 --workers 12")
+    gpu = {"gpus": [A10G], "driver": "580.65"}
+    short, ample = (make_plan(facts_of(memory, 16, **gpu), request) for memory in (7, 64))
+    assert (short.value("decode_again"), ample.value("decode_again")) == (True, False)
+    assert short["decode_again"].degraded
+    assert "mosaic window" not in needs(short, "memory")
+    assert short.value("workers") == ample.value("workers") == 12
+    assert short.budgets[0].fits
+
+
 @pytest.mark.parametrize(("words", "counted"), [("", True), ("--mosaic-window 0", False), ("--rect", False)])
 def test_the_mosaic_window_counts_against_the_memory(facts_of: FactsOf, words: str, counted: bool) -> None:
     assert ("mosaic window" in needs(make_plan(facts_of(64), ask(words)), "memory")) == counted
@@ -187,7 +199,7 @@ def test_strict_stops_where_something_gives_way(facts_of: FactsOf) -> None:
 
 
 def test_strict_stops_where_the_memory_is_estimated_not_to_suffice(facts_of: FactsOf) -> None:
-    words = "--device cpu --img 64 --batch 1 --prefetch 2 --workers 1"
+    words = "--device cpu --img 64 --batch 1 --prefetch 2 --workers 1 --mosaic-window 0"
     assert not make_plan(facts_of(0.8), ask(words)).budgets[0].fits
     with pytest.raises(UserError, match="found:  memory: "):
         make_plan(facts_of(0.8), ask(f"{words} --strict"))
