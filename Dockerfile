@@ -81,6 +81,7 @@ COPY LICENSE /opt/yolov9/LICENSE
 COPY env/conda /usr/local/bin/conda
 # /workspace holds what commands from articles expect in the working folder; /root/yolov9 is its other name there.
 # The folders with mode 1777 are for whichever user id the container is given.
+# Last, su, mount and the like lose the right to run as root: nobody here has a password or needs another user.
 RUN echo /opt/yolov9 > /opt/venv/lib/python3.11/site-packages/yolov9.pth \
     && python -m compileall -q /opt/yolov9 \
     && mkdir -p /workspace /data /runs \
@@ -89,7 +90,8 @@ RUN echo /opt/yolov9 > /opt/venv/lib/python3.11/site-packages/yolov9.pth \
         ln -s "/opt/yolov9/yolov9/${script}.py" "/workspace/${script}.py"; done \
     && ln -s /runs /workspace/runs \
     && ln -s /workspace /root/yolov9 \
-    && chmod 755 /root
+    && chmod 755 /root \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 WORKDIR /workspace
 # Results outlive the container's own layer and stay writable with --read-only, also when nothing is mounted.
 VOLUME /runs
