@@ -4,6 +4,16 @@ import logging
 import sys
 
 LOG = logging.getLogger("yolov9")
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+"""All control characters but tab and line feed: a file's name must not move the cursor or colour the terminal."""
+
+
+class LineFormatter(logging.Formatter):
+    """Shows control characters as text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the text of a record."""
+        return super().format(record).translate(CONTROLS)
 
 
 def setup_logging(*, quiet: bool = False) -> None:
@@ -13,7 +23,7 @@ def setup_logging(*, quiet: bool = False) -> None:
         quiet: only warnings and errors are shown.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     LOG.handlers[:] = [handler]
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     LOG.propagate = False

@@ -103,10 +103,11 @@ def test_files(endings: Any, in_folder: Path, data_file: Path, mutate: Mutate, f
         b"train: " + b"x/" * 100_000 + b"\nval: x\nnames: [a]\n",
         b"nc: 999999999999\ntrain: images/train\nval: images/val\n",
         b"names: {99999999999: a}\ntrain: images/train\nval: images/val\n",
+        b"train: images/train\nval: images/val\nnames: [a]\ndownload: |\n  import os\n  os.system('touch pwned')\n",
         b"\xff\xfe\x00",
         b"",
     ],
-    ids=["bomb", "python", "deep", "long", "many", "far", "bytes", "empty"],
+    ids=["bomb", "python", "deep", "long", "many", "far", "download", "bytes", "empty"],
 )
 @pytest.mark.parametrize("flag", ["--data", "--hyp", "--config", "--cfg"])
 def test_yaml_bombs(endings: Any, in_folder: Path, flag: str, content: bytes) -> None:
