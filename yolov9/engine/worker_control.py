@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from yolov9.data.loader import Batch, Loader
-from yolov9.engine.bench_counters import UsageMeter
+from yolov9.engine.bench_counters import Usage, UsageMeter
 from yolov9.logs import LOG
 
 INTERVAL_S = 10.0
-"""Time between two decisions: long enough for a hundred clock ticks a worker, short beside an epoch."""
+"""Time of training between two decisions, over the ends of epochs: long enough for a hundred clock ticks a worker."""
+TRY_AGAIN = 30
+"""Intervals after which a number of workers that was too small may be tried again: mosaic may be off by then."""
 WAITED_TOO_LONG = 0.02
 """Share of the time that the trainer waited, above which there are too few workers."""
 NO_CPU_FREE = 0.2
@@ -61,35 +63,39 @@ class WorkerControl:
         self._most = loader.worker_count
         self._idle = fixed or self._most < 2
         self._clock = clock
-        self._least = 1
-        self._begin()
+        self._least, self._least_for = 1, 0
+        self._meter: UsageMeter | None = None
+        """None until the first batch: before it there are no workers."""
+        self._seconds, self._waited_s, self._always_full = 0.0, 0.0, True
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yields the batches of an epoch; a number that was too small in one epoch may be tried in the next again."""
-        self._least = 1
-        for number, batch in enumerate(batches):
+        """Yields the batches of an epoch."""
+        last = None
+        for batch in batches:
+            now = self._clock()
             if self._idle:
                 pass
-            elif number == 0:  # what came before was a start or a validation
-                self._begin()
-            else:
-                self._see(batch)
+            elif self._meter is None:
+                self._meter = UsageMeter(self._loader.worker_pids)
+            elif last is not None:  # what came before the first batch of an epoch was a start or a validation
+                self._see(self._meter, batch, now - last)
+            last = now
             yield batch
 
-    def _begin(self) -> None:
-        self._begun, self._waited_s, self._always_full = self._clock(), 0.0, True
-        self._meter = UsageMeter(self._loader.worker_pids)
-
-    def _see(self, batch: Batch) -> None:
+    def _see(self, meter: UsageMeter, batch: Batch, seconds: float) -> None:
+        self._seconds += seconds
         self._waited_s += batch.wait_s
         self._always_full = self._always_full and self._loader.all_prepared
-        seconds = self._clock() - self._begun
-        if seconds >= INTERVAL_S:
-            self._decide(seconds)
-            self._begin()
+        if self._seconds >= INTERVAL_S:
+            self._decide(meter.used(), self._seconds)
+            self._seconds, self._waited_s, self._always_full = 0.0, 0.0, True
+            self._meter = UsageMeter(self._loader.worker_pids)
 
-    def _decide(self, seconds: float) -> None:
-        used, now = self._meter.used(), self._loader.worker_count
+    def _decide(self, used: Usage, seconds: float) -> None:
+        self._least_for += 1
+        if self._least_for > TRY_AGAIN:
+            self._least = 1
+        now = self._loader.worker_count
         seen = Interval(
             workers=now,
             waited=self._waited_s / seconds,
@@ -101,7 +107,7 @@ class WorkerControl:
         if wanted == now:
             return
         if wanted > now:
-            self._least = now + 1
+            self._least, self._least_for = now + 1, 0
             why = f"the training waited for {seen.waited:.0%} of the time"
         else:
             why = f"all batches lay ready, {seen.busy_cpus:.1f} CPUs were enough for them"
