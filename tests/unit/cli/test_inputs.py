@@ -1,13 +1,14 @@
 """Files that a job names are found, or refused before anything starts."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from entrypoint.inputs import graph_names, resolve_inputs
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import find_run, interrupted_run, resumed_options
+from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
 from yolov9.errors import UserError
 
 
@@ -90,6 +91,26 @@ def test_continue_finds_the_checkpoint_of_the_run_or_of_the_generation_before(tm
     (weights / "last-previous.pt").touch()
     assert interrupted_run(tmp_path / "exp") == str(weights / "last.pt")
     assert find_run(str(weights / "last.pt"), tmp_path) == (tmp_path / "exp", weights / "last.pt")
+
+
+def test_the_newest_run_may_have_only_the_generation_before(tmp_path: Path) -> None:
+    older, newer = tmp_path / "a" / "weights" / "last.pt", tmp_path / "b" / "weights" / "last-previous.pt"
+    for age_s, file in ((100, older), (0, newer)):
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (1e9 - age_s, 1e9 - age_s))
+    assert find_run("auto", tmp_path) == (tmp_path / "b", newer.with_name("last.pt"))
+
+
+@pytest.mark.parametrize(("rows", "left"), [(0, (0, 5)), (3, (3, 5)), (5, None)])
+def test_a_run_tells_how_many_epochs_it_has_left(tmp_path: Path, rows: int, left: tuple[int, int] | None) -> None:
+    assert epochs_left(tmp_path) is None
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "last.pt").touch()
+    assert epochs_left(tmp_path) is None
+    (tmp_path / "plan.json").write_text(json.dumps({"settings": {"epochs": 5}}))
+    (tmp_path / "results.csv").write_text("epoch\n" + "".join(f"{number}\n" for number in range(rows)))
+    assert epochs_left(tmp_path) == left
 
 
 def test_the_source_of_an_option_stays_short_after_several_resumptions(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ write_atomically(Path(sys.argv[1]), write, keep_previous=True)
 """
 
 
-def test_a_kill_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
+def test_p16_a_kill_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     write_checkpoint(path, content(1.0), keep_previous=True)
     code = KILLED_WHILE_SAVING.format(paths=[str(Path.cwd()), *sys.path])
@@ -102,7 +102,7 @@ def test_a_kill_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
-def test_a_damaged_file_is_found_and_the_one_before_is_taken(tmp_path: Path, damage: str) -> None:
+def test_p16_a_damaged_file_is_found_and_the_one_before_is_taken(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "weights" / "last.pt"
     path.parent.mkdir()
     for value in (1.0, 2.0):
