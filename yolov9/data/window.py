@@ -77,7 +77,10 @@ class Window:
         height, width = picture.shape[:2]
         self._heads[place, 0] = EMPTY
         self._pixels(place, height, width)[...] = picture
-        self._heads[place] = number, height, width
+        self._heads[place, 1:] = height, width
+        self._heads[place, 0] = (
+            number  # last: whoever reads it, or is killed before it, finds all of the rest or nothing
+        )
 
     def _pixels(self, place: int, height: int, width: int) -> Picture:
         start = place * self._layout.place_bytes

@@ -188,7 +188,7 @@ class RunReport:
             f"{pictures / training_s:.0f} pictures/s",
             f"{(self._wait_s - self._wait_before) / training_s:.0%} waiting for data",
             f"{(tree_cpu_s(os.getpid()) - self._cpu_before_s) / seconds:.1f} CPUs busy",
-            f"{loader.worker_count} workers",
+            f"workers {loader.worker_count}",
         ]
         if context.precision.device.type == "cuda":
             parts.append(peak_text(context.precision.device))

@@ -39,10 +39,11 @@ def wait_until_gone(pids):
             os.sched_yield()
 
 
-def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, contents, caplog):
-    with open_loader(settings(workers=0)) as loader:
+@pytest.mark.parametrize("window", [0, 5])
+def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, contents, caplog, window):
+    with open_loader(settings(workers=0, mosaic_window=window)) as loader:
         expected = [contents(loader.epoch(epoch)) for epoch in range(3)]
-    with open_loader(settings(workers=3, slots=2)) as loader:
+    with open_loader(settings(workers=3, slots=2, mosaic_window=window)) as loader:
         found = []
         for epoch in range(3):
             batches = []
