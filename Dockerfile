@@ -14,7 +14,8 @@ ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BASE_IMAGE} AS base
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
-# gcc, libc6-dev, python3-dev: Triton compiles its driver binding once, on the machine where the GPU is
+# gcc, libc6-dev, python3-dev: Triton compiles its driver binding once, on the machine where the GPU is; the loader, with
+# gcc, its change of colours
 # procps: `watch -n 1 nvidia-smi`, ps
 # fonts-wqy-microhei: class names in Chinese, Japanese and Korean (5 MB; Noto CJK has 91 MB)
 # The log and cache files that go at the end are what makes two builds of this layer differ.

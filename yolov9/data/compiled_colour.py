@@ -4,11 +4,13 @@ Without a C compiler, or when anything about it fails, OpenCV does the work, and
 level in some two of a hundred values.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -87,14 +89,16 @@ def _library(cache_dir: Path | None) -> bytes | None:
     cache_dir = _writable(cache_dir)
     kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
     try:
-        if kept is not None and kept.exists():
+        if kept is not None and _is_ours(kept):
             return kept.read_bytes()
         with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
             made = Path(folder) / SOURCE.with_suffix(".so").name
             _compile(compiler, made)
+            made.chmod(stat.S_IRWXU)
             library = made.read_bytes()
             if kept is not None:
-                made.replace(kept)
+                with contextlib.suppress(OSError):  # somebody else's file of that name
+                    made.replace(kept)
         return library
     except (OSError, subprocess.SubprocessError) as error:
         LOG.info("colours are changed by OpenCV, compiling failed: %s", error)
@@ -110,6 +114,15 @@ def _writable(folder: Path | None) -> Path | None:
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _is_ours(path: Path) -> bool:
+    """What others could have written is not executed."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _key(compiler: str) -> str:

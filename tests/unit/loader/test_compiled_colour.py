@@ -106,6 +106,17 @@ def test_the_result_is_kept_for_later_runs(compiled, tmp_path):
     assert [path.stat().st_ino for path in tmp_path.iterdir()] == [before]
 
 
+def test_a_kept_file_that_others_may_write_is_not_loaded(compiled, tmp_path):
+    module._library.cache_clear()
+    share_compiled_colour(tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(b"something else")
+    kept.chmod(0o666)
+    module._library.cache_clear()
+    assert load_colour(share_compiled_colour(tmp_path)) is not bgr_to_rgb_with_hsv
+    assert kept.read_bytes() != b"something else"
+
+
 def test_a_cache_folder_that_cannot_be_made_is_done_without(compiled, tmp_path):
     module._library.cache_clear()
     (tmp_path / "file").write_text("")
