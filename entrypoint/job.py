@@ -58,7 +58,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         LOG.log(logging.WARNING if bad else logging.INFO, "%s", line)
     LOG.info("results: %s", run_dir)
     with _copy_of_data(request, plan) as copy:
-        ending = run_trainer(write_plan(run_dir, request, facts, plan, data_copy=copy), facts, plan)
+        ending = run_trainer(write_plan(run_dir, request, facts, plan, data_copy=copy, **_noted(former)), facts, plan)
     if copy and ending.exit_code == ExitCode.BAD_DATA:
         LOG.error(
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
@@ -170,6 +170,14 @@ def _say_unfinished(request: JobRequest) -> None:
 def _python_path() -> str:
     former = read_environment().python_path
     return f"{CODE_DIR}:{former}" if former else str(CODE_DIR)
+
+
+def _noted(former: str) -> dict[str, Any]:
+    """What the run had noted in its former plan and is to be kept when it goes on."""
+    try:
+        return {"memory_events": json.loads(former)["memory_events"]}
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 def _text_of(file: Path) -> str:

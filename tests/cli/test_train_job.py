@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from yolov9.engine.checkpoint import read_training_checkpoint
+
 Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TINY = ("--cfg", "yolov9-t", "--img", "64", "--batch", "4", "--noplots", "--device", "cpu")
@@ -115,3 +117,17 @@ def test_continue_starts_goes_on_after_a_kill_and_does_nothing_after_the_end(
     assert done.returncode == 0, done.stderr
     assert "is finished" in done.stderr
     assert fingerprint(run_dir / "weights") == before
+
+
+def test_parts_of_a_step_make_the_same_training_as_the_whole_step(run: Run, tmp_path: Path, tiny_set: Path) -> None:
+    graph = Path(__file__).parents[1] / "unit" / "engine" / "tiny-graph.yaml"
+    common = ("--data", str(tiny_set), "--cfg", str(graph), "--img", "64", "--noplots", "--device", "cpu")
+    steps = []
+    for name, options in (("parts", ("--batch", "2", "--accumulate", "4")), ("whole", ("--batch", "8"))):
+        done = run("train", *common, *options, "--optimizer", "SGD", "--epochs", "3", "--name", name, timeout_s=200)
+        assert done.returncode == 0, done.stderr
+        training = read_training_checkpoint(tmp_path / "runs" / "train" / name / "weights" / "last.pt")["training"]
+        steps.append((training["batch"], training["batches_per_epoch"], training["progress"]["optimizer_steps"]))
+    assert steps[0] == steps[1] == (8, 1, 3)
+    plan = json.loads((tmp_path / "runs" / "train" / "parts" / "plan.json").read_text())
+    assert (plan["settings"]["batch_size"], plan["settings"]["micro_batch"]) == (8, 2)

@@ -1,0 +1,28 @@
+"""Copies for checkpoints."""
+
+import pytest
+import torch
+
+from yolov9.engine.host_copy import copy_to_host
+
+
+def test_copies_are_independent_contiguous_and_in_order() -> None:
+    tensors = {"b": torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last), "a": torch.tensor(3)}
+    copies = copy_to_host(tensors)
+    before = {name: value.clone() for name, value in tensors.items()}
+    for value in tensors.values():
+        value.add_(1)
+    assert list(copies) == ["b", "a"]
+    assert all(torch.equal(copies[name], before[name]) for name in tensors)
+    assert all(value.is_contiguous() for value in copies.values())
+
+
+def test_p12_a_full_card_still_gives_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tensors: list[torch.Tensor]) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    tensors = {"a": torch.rand(2, 3), "b": torch.rand(5)}
+    monkeypatch.setattr(torch, "cat", full)
+    copies = copy_to_host(tensors)
+    assert all(torch.equal(copies[name], tensors[name]) for name in tensors)
+    assert copies["a"].data_ptr() != tensors["a"].data_ptr()
