@@ -60,7 +60,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     workers = fit_processes(facts, request, workers, threads=threads, ranks=devices.ranks, on_gpu=on_gpu)
     amp = decide_amp(devices.gpus, request)
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
-    memory = plan_host_memory(facts, request, workers=workers, batch=batch.batch_size, ranks=devices.ranks)
+    memory = plan_host_memory(facts, request, workers=workers, batch=batch, ranks=devices.ranks)
     staging = plan_staging(request, memory.memory, memory.shm)
     cache = decide_cache_dir(facts, request)
     decisions = [

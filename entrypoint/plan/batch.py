@@ -34,6 +34,11 @@ class BatchPlan:
     """Pictures that go through the network at a time; None: all that are loaded; FIND_…: measured by the trainer."""
     budget: Budget | None = None
 
+    @property
+    def together(self) -> int:
+        """Most pictures that go through the network at a time."""
+        return self.micro_batch if self.micro_batch and self.micro_batch > 0 else self.batch_size
+
 
 def decide_amp(gpus: tuple[Gpu, ...], request: JobRequest) -> Decision:
     """Returns the number format of the forward pass: bf16, fp16 or off."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from entrypoint.host import HostFacts
+from entrypoint.plan.batch import BatchPlan
 from entrypoint.plan.decision import Budget, Decision, Need
 from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
@@ -53,7 +54,7 @@ class HostMemoryPlan:
 
 
 def plan_host_memory(
-    facts: HostFacts, request: JobRequest, *, workers: Decision, batch: int, ranks: int
+    facts: HostFacts, request: JobRequest, *, workers: Decision, batch: BatchPlan, ranks: int
 ) -> HostMemoryPlan:
     """Returns ring, cache and tables.
 
@@ -82,12 +83,16 @@ def plan_host_memory(
     memory = Budget(
         resource="memory", needs=(*needs, *cache_needs), available_bytes=allowed, source=facts.memory.source
     )
-    decisions = [] if isinstance(request.settings, DetectSettings) else [_ring(slots, batch, request, memory)]
+    decisions = (
+        [] if isinstance(request.settings, DetectSettings) else [_ring(slots, batch.batch_size, request, memory)]
+    )
     decisions += _decode_again(facts, request, fitting)
     return HostMemoryPlan(decisions=(*decisions, *cache), memory=memory, shm=_shm(facts, ranks), workers=workers)
 
 
-def _fit(request: JobRequest, allowed: int | None, workers: int, batch: int, ranks: int) -> tuple[JobRequest, int, int]:
+def _fit(
+    request: JobRequest, allowed: int | None, workers: int, batch: BatchPlan, ranks: int
+) -> tuple[JobRequest, int, int]:
     """Returns the request, perhaps with `decode_again`, and the slots and workers that fit."""
     slots = wanted_slots(request)
     if allowed is None:
@@ -95,14 +100,14 @@ def _fit(request: JobRequest, allowed: int | None, workers: int, batch: int, ran
     while _total_bytes(request, slots, workers, batch, ranks) > allowed and slots > FEWEST_SLOTS:
         slots -= 1
     settings, short = request.settings, _total_bytes(request, slots, workers, batch, ranks) > allowed
-    if short and isinstance(settings, TrainSettings) and any(_window(settings, slots * batch, ranks)):
+    if short and isinstance(settings, TrainSettings) and any(_window(settings, slots * batch.batch_size, ranks)):
         request = replace(request, settings=replace(settings, decode_again=True))
     while _total_bytes(request, slots, workers, batch, ranks) > allowed and workers > 1:
         workers -= 1
     return request, slots, workers
 
 
-def _total_bytes(request: JobRequest, slots: int, workers: int, batch: int, ranks: int) -> int:
+def _total_bytes(request: JobRequest, slots: int, workers: int, batch: BatchPlan, ranks: int) -> int:
     return sum(need.size_bytes for need in _needs(request, slots, workers, batch, ranks))
 
 
@@ -118,24 +123,24 @@ def _decode_again(facts: HostFacts, request: JobRequest, fitting: JobRequest) ->
     yield Decision(name="decode_again", value=settings.decode_again, source=source, reason=reason, degraded=forced)
 
 
-def _needs(request: JobRequest, slots: int, workers: int, batch: int, ranks: int) -> list[Need]:
+def _needs(request: JobRequest, slots: int, workers: int, batch: BatchPlan, ranks: int) -> list[Need]:
     settings = request.settings
     on_gpu = request.device_kind == "gpu"
     process = TRAINER_BYTES[on_gpu]
     if not on_gpu:
         train = isinstance(settings, TrainSettings)
         process += model_bytes(request.model, train=train)
-        process += batch * picture_bytes(request.model, settings.imgsz, train=train, float32=True)
+        process += batch.together * picture_bytes(request.model, settings.imgsz, train=train, float32=True)
     needs = [Need(what="trainer", size_bytes=ranks * process, reason=f"{ranks} x {size_text(process)}")]
     if isinstance(settings, DetectSettings):
         return needs
-    slot = slot_bytes(batch, settings.imgsz)
+    slot = slot_bytes(batch.batch_size, settings.imgsz)
     needs.append(Need(what="ring", size_bytes=ranks * slots * slot, reason=f"{slots} slots of {size_text(slot)}"))
     if isinstance(settings, TrainSettings):
         val_slot = slot * VALIDATION_BATCH_FACTOR[on_gpu]
         reason = f"{slots} slots of {size_text(val_slot)}"
         needs.append(Need(what="validation ring", size_bytes=slots * val_slot, reason=reason))
-        needs.extend(_window(settings, slots * batch, ranks))
+        needs.extend(_window(settings, slots * batch.batch_size, ranks))
     loaders = LOADERS_OF_TRAINING if isinstance(settings, TrainSettings) else 1
     count = ranks * loaders * workers
     reason = f"{count} x {size_text(WORKER_BYTES)}"

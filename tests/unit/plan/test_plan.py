@@ -383,3 +383,11 @@ def test_stages_decide_the_largest_size_and_the_epochs(facts_of: FactsOf) -> Non
     plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), request)
     settings = planned_settings(plan, request)
     assert (settings["imgsz"], settings["epochs"], plan["epochs"].source) == (640, 80, "--stages 320:20,640:60")
+
+
+def test_parts_of_a_step_take_the_memory_of_one_part(facts_of: FactsOf) -> None:
+    def trainer_bytes(argv: str) -> int:
+        budget = next(b for b in make_plan(facts_of(4, 64), ask(argv)).budgets if b.resource == "memory")
+        return next(need.size_bytes for need in budget.needs if need.what == "trainer")
+
+    assert trainer_bytes("--batch 8 --accumulate 8") == trainer_bytes("--batch 8")
