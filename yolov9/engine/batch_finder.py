@@ -22,7 +22,7 @@ RETREAT = 0.9
 """After a batch that did not fit despite the line, so much of it is tried next."""
 MOST_RETREATS = 4
 EVEN_SHARE = 0.85
-"""Equal parts are taken when they are at least so large a share of what fits."""
+"""Where the most that fits is asked for, equal parts have to be at least so large a share of it."""
 GAIN = 1.02
 """A larger batch has to be this much faster a picture, or the smaller one is taken."""
 
@@ -89,7 +89,7 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * PROBE_SHARE))) is not None:
         probes.append(middle)
         line, fits = _fitting(probes, limits, usable)
-    wanted = _even(fits, limits.loaded)
+    wanted = even = _even(fits, limits)
     confirmed = next((probe for probe in probes if probe.pictures == wanted), None)
     for _ in range(MOST_RETREATS):
         if confirmed is not None:
@@ -106,7 +106,8 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     if faster is not None and not limits.largest:
         why = f"{confirmed.pictures} fit and are not faster a picture"
         return _found(faster, line.bytes(faster.pictures), (*probes, confirmed), why)
-    why = "the most that fits" if wanted == fits else f"{fits} fit; equal parts of {limits.loaded}"
+    in_parts = confirmed.pictures == even != fits
+    why = f"{fits} fit; equal parts of {limits.loaded}" if in_parts else "the most that fits"
     return _found(confirmed, predicted, (*probes, confirmed), why)
 
 
@@ -152,10 +153,13 @@ class _Line:
         return math.floor((size_bytes - self.fixed_bytes) / self.each_bytes)
 
 
-def _even(fits: int, loaded: int) -> int:
-    """The size of equal parts when it is not much below what fits: one shape, so one CUDA graph, for all parts."""
-    even = -(-loaded // -(-loaded // fits))
-    return even if even >= EVEN_SHARE * fits else fits
+def _even(fits: int, limits: Limits) -> int:
+    """The size of equal parts: as many parts as with the most that fits, and none whose statistics are of few pictures.
+
+    Where as many as fit were asked for, only when it is not much below that.
+    """
+    even = -(-limits.loaded // -(-limits.loaded // fits))
+    return fits if limits.largest and even < EVEN_SHARE * fits else even
 
 
 def _as_fast(probes: list[Probe], confirmed: Probe) -> Probe | None:

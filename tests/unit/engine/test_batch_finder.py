@@ -104,3 +104,9 @@ def test_one_picture_that_does_not_fit_is_said() -> None:
 def test_one_loaded_picture_needs_one_measurement() -> None:
     card = Card(10 * GB)
     assert (card.find(1).pictures, card.measured) == (1, [1])
+
+
+def test_no_part_is_left_with_a_few_pictures_unless_the_most_was_asked_for() -> None:
+    free = int((1 * GB + 30 * 300 * MB) / 0.96) + MB
+    assert Card(free).find().pictures == 22
+    assert Card(free).find(largest=True).pictures == 30
