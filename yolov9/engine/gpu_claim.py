@@ -13,6 +13,8 @@ from yolov9.logs import LOG
 
 LONGEST_WAIT_S = 300.0
 """A job that has not taken its memory by then is not waited for, so that no job waits for ever."""
+SEVERAL_RANKS_WAIT_S = 30.0
+"""Ranks of two jobs may wait for each other: one has the lock of the first GPU, the other that of the second."""
 POLL_S = 0.2
 CLAIMS_DIR = "yolov9-gpu-claims"
 
@@ -26,10 +28,12 @@ class GpuClaim:
     Args:
         folder: where lock files lie.
         gpu: name of the GPU, the same in all processes; "" for none, and then nothing is locked.
+        longest_wait_s: a job that holds the lock for longer is not waited for.
     """
 
-    def __init__(self, folder: Path, gpu: str) -> None:
+    def __init__(self, folder: Path, gpu: str, longest_wait_s: float = LONGEST_WAIT_S) -> None:
         self._path = folder / CLAIMS_DIR / f"{gpu}.lock" if gpu else None
+        self._longest_wait_s = longest_wait_s
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> "GpuClaim":
@@ -56,7 +60,7 @@ class GpuClaim:
 
     def _wait(self, file: IO[bytes]) -> None:
         begun, said = time.monotonic(), False
-        while time.monotonic() - begun < LONGEST_WAIT_S:
+        while time.monotonic() - begun < self._longest_wait_s:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
@@ -68,10 +72,13 @@ class GpuClaim:
                 LOG.debug("no locks on %s: %s", self._path, error)
                 return
             time.sleep(POLL_S)
-        LOG.warning("another job on this GPU has not taken its memory for %.0f s: not waiting any more", LONGEST_WAIT_S)
+        LOG.warning(
+            "a job on this GPU has not taken its memory for %.0f s: not waiting any more", time.monotonic() - begun
+        )
 
 
 def claim_gpu(device: torch.device, environment: Environment) -> GpuClaim:
     """Returns the lock of a device; one that locks nothing on the CPU."""
     folder = environment.cache_dir or environment.temporary_dir
-    return GpuClaim(folder, str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "")
+    gpu = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
+    return GpuClaim(folder, gpu, LONGEST_WAIT_S if environment.world_size == 1 else SEVERAL_RANKS_WAIT_S)

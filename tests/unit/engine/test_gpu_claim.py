@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from yolov9.engine.gpu_claim import GpuClaim
 
 OTHER_JOB = """
@@ -55,3 +57,12 @@ def test_other_gpus_and_unwritable_folders_lock_nothing(tmp_path: Path) -> None:
         GpuClaim(tmp_path, ""),
     ):
         pass
+
+
+def test_a_job_that_never_takes_its_memory_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with other_job(tmp_path) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "looks\n"
+        with GpuClaim(tmp_path, "GPU-0", longest_wait_s=0.1):
+            assert "not waiting any more" in caplog.text
+        other.communicate("\n")
