@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act_triton import (
+    LAST_BLOCK_P,
+    SUM_STAGES,
     SUM_TILE_ELEMENTS,
     SUM_WARPS,
     activate_kernel,
@@ -106,16 +108,21 @@ def _statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     out = torch.empty((2, columns), device=y.device, dtype=torch.float32)
     statistics_kernel[(splits, triton.cdiv(columns, block_c))](
         y, part[0], part[1], out[0], out[1], norm.running_mean, norm.running_var,
-        norm.num_batches_tracked, _counters(y.device),
+        norm.num_batches_tracked, counters(y.device),
         rows, columns, splits, rows_per_split, norm.momentum, norm.eps,
-        BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
+        STAGES=SUM_STAGES, LAST_BLOCK_P=LAST_BLOCK_P, BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
     )  # fmt: skip
     return out[0], out[1]
 
 
+def counters(device: torch.device) -> Tensor:
+    """Zeros that every reduction leaves as zeros; reductions that share them must run one after the other."""
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    return _counters_of_stream(device, stream)
+
+
 @cache
-def _counters(device: torch.device) -> Tensor:
-    """Zeros that every reduction leaves as zeros; reductions of one device must run one after the other."""
+def _counters_of_stream(device: torch.device, stream: int) -> Tensor:
     return torch.zeros(COLUMN_BLOCKS, dtype=torch.int32, device=device)
 
 
@@ -181,9 +188,10 @@ def _gradients(
     part = torch.empty((splits, len(branches) + 1, columns), device=y.device, dtype=torch.float32)
     sums = torch.empty((len(branches) + 1, columns), device=y.device, dtype=torch.float32)
     gradient_sums_kernel[(splits, triton.cdiv(columns, block_c))](
-        part, sums, _counters(y.device), g_joined, g_dense, *targets, *both,
+        part, sums, counters(y.device), g_joined, g_dense, *targets, *both,
         rows, columns, splits, rows_per_split, *strides,
-        **kind, ACCUMULATE=in_place, BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
+        **kind, ACCUMULATE=in_place, STAGES=SUM_STAGES, LAST_BLOCK_P=LAST_BLOCK_P,
+        BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
     )  # fmt: skip
     outputs = [torch.empty_like(branch.y, memory_format=torch.channels_last) for branch in branches]
     block_p, block_c = tile_shape(columns)

@@ -8,7 +8,7 @@ change from run to run.
 
 Gradient of batch normalisation as in Ioffe & Szegedy, arXiv:1502.03167, section 3:
     dy = gamma * rstd * (g - mean(g) - xhat * mean(g * xhat)),  dgamma = sum(g * xhat),  dbeta = sum(g)
-with g = dz * silu'(s) and silu'(s) = sig(s) * (1 + s * (1 - sig(s))).
+with g = dz * silu'(s) and silu'(s) = sig(s) * (1 + s * (1 - sig(s))), where xhat = (y - mean) * rstd.
 """
 
 import triton
@@ -21,9 +21,14 @@ SUM_TILE_ELEMENTS = 4096
 SUM_WARPS = 8
 MAX_BLOCK_C = 128
 """Columns of a tile at the most: 256 bytes of a row in half precision."""
-PROGRAMS_PER_SUM = 264
-"""Programs of a reduction at the most: 2 for each of the 132 multiprocessors of a Hopper card. More of them lengthen
-the last step, in which one program adds up the results of all (measured: 1,056 programs took 30 us for it)."""
+SUM_STAGES = 3
+"""Tiles of a reduction that are on their way from memory while one is worked on, and that one."""
+PROGRAMS_PER_SUM = 128
+"""Programs of a reduction at the most: about one for each of the 132 multiprocessors of a Hopper card. More of them
+lengthen the last step, in which one program adds up the results of all (yolov9-s, batch 64, a step: 64.0 ms, with 256
+of them 64.8 ms; 1,056 of them took 30 us for the last step alone)."""
+LAST_BLOCK_P = 128
+"""Partial results that the last step of a reduction takes at a time: each round waits about 1 us for memory."""
 TILES_PER_PROGRAM = 4
 """Tiles that a program of a reduction works on at the least, so that small tensors have few partial results."""
 
@@ -47,7 +52,7 @@ def _column(pointer, offs_c, in_c):
 
 
 @triton.jit
-def _is_last(counter, programs):
+def is_last(counter, programs):
     """Tells the program that finishes last that the partial results of all are in memory, and resets the counter."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem="acq_rel")
@@ -61,7 +66,7 @@ def _is_last(counter, programs):
 def statistics_kernel(
     y, part_mean, part_m2, mean_out, rstd_out, running_mean, running_var, batches, counters,
     rows, columns, splits, rows_per_split, momentum, eps,
-    BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+    STAGES: tl.constexpr, LAST_BLOCK_P: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Mean and 1/sqrt(variance + eps) of each column, and the update of running statistics and batch counter."""
     split = tl.program_id(0)
@@ -73,7 +78,7 @@ def statistics_kernel(
     pivot = tl.load(y + first.to(tl.int64) * columns + offs_c, mask=in_c, other=0.0).to(tl.float32)
     total = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     squares = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-    for row in range(first, last, BLOCK_P):
+    for row in tl.range(first, last, BLOCK_P, num_stages=STAGES):
         offs_p = row + tl.arange(0, BLOCK_P)
         inside = (offs_p < last)[:, None] & in_c[None, :]
         at = offs_p.to(tl.int64)[:, None] * columns + offs_c[None, :]
@@ -85,30 +90,30 @@ def statistics_kernel(
     shifted_mean = tl.sum(total, 0) / count
     tl.store(part_mean + split * columns + offs_c, shifted_mean + pivot, mask=in_c)
     tl.store(part_m2 + split * columns + offs_c, tl.sum(squares, 0) - shifted_mean * shifted_mean * count, mask=in_c)
-    if _is_last(counters + tl.program_id(1), splits):
+    if is_last(counters + tl.program_id(1), splits):
         all_rows = rows.to(tl.float32)
+        old_mean = tl.load(running_mean + offs_c, mask=in_c, other=0.0)
+        old_var = tl.load(running_var + offs_c, mask=in_c, other=0.0)
         # Block means are again taken about a pivot, so that one pass gives mean and spread.
         centre = tl.load(part_mean + offs_c, mask=in_c, other=0.0, cache_modifier=".cg")
-        weighted = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        spread = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        for start in range(0, splits, BLOCK_P):
-            offs_s = start + tl.arange(0, BLOCK_P)
+        weighted = tl.zeros((BLOCK_C,), tl.float32)
+        spread = tl.zeros((BLOCK_C,), tl.float32)
+        for start in range(0, splits, LAST_BLOCK_P):
+            offs_s = start + tl.arange(0, LAST_BLOCK_P)
             inside = (offs_s < splits)[:, None] & in_c[None, :]
             rows_of = tl.minimum(rows - offs_s * rows_per_split, rows_per_split).to(tl.float32)[:, None]
             at = offs_s[:, None] * columns + offs_c[None, :]
             off = tl.load(part_mean + at, mask=inside, other=0.0, cache_modifier=".cg") - centre[None, :]
             block_m2 = tl.load(part_m2 + at, mask=inside, other=0.0, cache_modifier=".cg")
-            weighted += tl.where(inside, off * rows_of, 0.0)
-            spread += tl.where(inside, block_m2 + rows_of * off * off, 0.0)
-        off_mean = tl.sum(weighted, 0) / all_rows
+            weighted += tl.sum(tl.where(inside, off * rows_of, 0.0), 0)
+            spread += tl.sum(tl.where(inside, block_m2 + rows_of * off * off, 0.0), 0)
+        off_mean = weighted / all_rows
         mean = off_mean + centre
-        m2 = tl.maximum(tl.sum(spread, 0) - off_mean * off_mean * all_rows, 0.0)
+        m2 = tl.maximum(spread - off_mean * off_mean * all_rows, 0.0)
         if tl.program_id(1) == 0:
             tl.store(batches, tl.load(batches) + 1)
         tl.store(mean_out + offs_c, mean, mask=in_c)
         tl.store(rstd_out + offs_c, 1.0 / tl.sqrt(m2 / all_rows + eps), mask=in_c)
-        old_mean = tl.load(running_mean + offs_c, mask=in_c, other=0.0)
-        old_var = tl.load(running_var + offs_c, mask=in_c, other=0.0)
         tl.store(running_mean + offs_c, old_mean + momentum * (mean - old_mean), mask=in_c)
         unbiased = m2 / tl.maximum(all_rows - 1.0, 1.0)
         tl.store(running_var + offs_c, old_var + momentum * (unbiased - old_var), mask=in_c)
@@ -128,12 +133,12 @@ def activate_kernel(
     inside = (offs_p < rows)[:, None] & in_c[None, :]
     long_p = offs_p.to(tl.int64)[:, None]
     at = long_p * columns + offs_c[None, :]
-    hat1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean1, offs_c, in_c)
-    s = hat1 * _column(rstd1, offs_c, in_c) * _column(gamma1, offs_c, in_c) + _column(beta1, offs_c, in_c)
+    off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean1, offs_c, in_c)
+    s = off1 * (_column(rstd1, offs_c, in_c) * _column(gamma1, offs_c, in_c)) + _column(beta1, offs_c, in_c)
     if BRANCHES == 2:
-        hat2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
-        s += hat2 * _column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c) + _column(beta2, offs_c, in_c)
-    out = s * tl.sigmoid(s)
+        off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
+        s += off2 * (_column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)) + _column(beta2, offs_c, in_c)
+    out = s * _sigmoid(s)
     if HAS_RESIDUAL:
         at_residual = long_p * residual_stride + offs_c[None, :]
         out += tl.load(residual + at_residual, mask=inside, other=0.0).to(tl.float32)
@@ -161,6 +166,36 @@ def _incoming(
     return g
 
 
+COMPILED = tl.constexpr(isinstance(_column, triton.JITFunction))
+"""False in Triton's interpreter, which knows no instructions of a GPU."""
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _sigmoid(s):
+    """1 / (1 + exp(-s)) by the card's own exp2 and reciprocal, 2**-22 off at most (PTX ISA, ex2.approx, rcp.approx).
+
+    tl.sigmoid takes 13 instructions, which made the reductions wait for arithmetic and not for memory; this takes 4.
+    """
+    if COMPILED:
+        power = tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [s * -LOG2_E], dtype=tl.float32, is_pure=True, pack=1
+        )
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [1.0 + power], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return tl.sigmoid(s)
+
+
+@triton.jit
+def _silu_slope(s):
+    """Derivative of SiLU."""
+    sig = _sigmoid(s)
+    out = s * sig
+    return sig + (out - out * sig)
+
+
 @triton.jit
 def _hand_on(sums, gradient, column, in_c, ACCUMULATE: tl.constexpr):
     """Stores column sums, and adds them to a parameter's gradient."""
@@ -175,7 +210,7 @@ def gradient_sums_kernel(
     y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
     rows, columns, splits, rows_per_split, joined_stride, dense_stride, dense_from,
     BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr, ACCUMULATE: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+    STAGES: tl.constexpr, LAST_BLOCK_P: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Column sums of g and of g * xhat of each branch; added to the parameters' gradients where they exist."""
     split = tl.program_id(0)
@@ -183,15 +218,16 @@ def gradient_sums_kernel(
     in_c = offs_c < columns
     first = split * rows_per_split
     last = tl.minimum(first + rows_per_split, rows)
-    m1, r1 = _column(mean1, offs_c, in_c), _column(rstd1, offs_c, in_c)
-    w1, b1 = _column(gamma1, offs_c, in_c), _column(beta1, offs_c, in_c)
+    # Everything that depends on the column alone is taken out of the loop, which calculates more than it reads.
+    m1, b1 = _column(mean1, offs_c, in_c), _column(beta1, offs_c, in_c)
+    a1 = _column(rstd1, offs_c, in_c) * _column(gamma1, offs_c, in_c)
     sum_g = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     sum_1 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     sum_2 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     if BRANCHES == 2:
-        m2, r2 = _column(mean2, offs_c, in_c), _column(rstd2, offs_c, in_c)
-        w2, b2 = _column(gamma2, offs_c, in_c), _column(beta2, offs_c, in_c)
-    for row in range(first, last, BLOCK_P):
+        m2, b2 = _column(mean2, offs_c, in_c), _column(beta2, offs_c, in_c)
+        a2 = _column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)
+    for row in tl.range(first, last, BLOCK_P, num_stages=STAGES):
         offs_p = row + tl.arange(0, BLOCK_P)
         inside = (offs_p < last)[:, None] & in_c[None, :]
         long_p = offs_p.to(tl.int64)[:, None]
@@ -201,39 +237,38 @@ def gradient_sums_kernel(
             g_joined, g_dense, long_p, offs_c, inside, columns, joined_stride, dense_stride, dense_from,
             HAS_JOINED, HAS_DENSE,
         )  # fmt: skip
-        hat1 = (tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1) * r1
-        s = hat1 * w1 + b1
+        off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1
+        s = off1 * a1 + b1
         if BRANCHES == 2:
-            hat2 = (tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - m2) * r2
-            s += hat2 * w2 + b2
-        sig = tl.sigmoid(s)
-        g = g * sig * (1.0 + s * (1.0 - sig))
+            off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - m2
+            s += off2 * a2 + b2
+        g *= _silu_slope(s)
         sum_g += g
-        sum_1 += g * hat1
+        sum_1 += g * off1
         if BRANCHES == 2:
-            sum_2 += g * hat2
+            sum_2 += g * off2
     base = part + split * (BRANCHES + 1) * columns + offs_c
     tl.store(base, tl.sum(sum_g, 0), mask=in_c)
-    tl.store(base + columns, tl.sum(sum_1, 0), mask=in_c)
+    tl.store(base + columns, tl.sum(sum_1, 0) * tl.load(rstd1 + offs_c, mask=in_c, other=0.0), mask=in_c)
     if BRANCHES == 2:
-        tl.store(base + 2 * columns, tl.sum(sum_2, 0), mask=in_c)
-    if _is_last(counters + tl.program_id(1), splits):
-        sum_g = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        sum_1 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        sum_2 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-        for start in range(0, splits, BLOCK_P):
-            offs_s = start + tl.arange(0, BLOCK_P)
+        tl.store(base + 2 * columns, tl.sum(sum_2, 0) * tl.load(rstd2 + offs_c, mask=in_c, other=0.0), mask=in_c)
+    if is_last(counters + tl.program_id(1), splits):
+        all_g = tl.zeros((BLOCK_C,), tl.float32)
+        all_1 = tl.zeros((BLOCK_C,), tl.float32)
+        all_2 = tl.zeros((BLOCK_C,), tl.float32)
+        for start in range(0, splits, LAST_BLOCK_P):
+            offs_s = start + tl.arange(0, LAST_BLOCK_P)
             inside = (offs_s < splits)[:, None] & in_c[None, :]
             at = offs_s[:, None] * (BRANCHES + 1) * columns + offs_c[None, :]
-            sum_g += tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg")
-            sum_1 += tl.load(part + columns + at, mask=inside, other=0.0, cache_modifier=".cg")
+            all_g += tl.sum(tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
+            all_1 += tl.sum(tl.load(part + columns + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
             if BRANCHES == 2:
-                sum_2 += tl.load(part + 2 * columns + at, mask=inside, other=0.0, cache_modifier=".cg")
-        _hand_on(sums + offs_c, dbeta1 + offs_c, tl.sum(sum_g, 0), in_c, ACCUMULATE)
-        _hand_on(sums + columns + offs_c, dgamma1 + offs_c, tl.sum(sum_1, 0), in_c, ACCUMULATE)
+                all_2 += tl.sum(tl.load(part + 2 * columns + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
+        _hand_on(sums + offs_c, dbeta1 + offs_c, all_g, in_c, ACCUMULATE)
+        _hand_on(sums + columns + offs_c, dgamma1 + offs_c, all_1, in_c, ACCUMULATE)
         if BRANCHES == 2:
-            _hand_on(sums + offs_c, dbeta2 + offs_c, tl.sum(sum_g, 0), in_c, ACCUMULATE)
-            _hand_on(sums + 2 * columns + offs_c, dgamma2 + offs_c, tl.sum(sum_2, 0), in_c, ACCUMULATE)
+            _hand_on(sums + offs_c, dbeta2 + offs_c, all_g, in_c, ACCUMULATE)
+            _hand_on(sums + 2 * columns + offs_c, dgamma2 + offs_c, all_2, in_c, ACCUMULATE)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -252,22 +287,22 @@ def gradient_kernel(
     long_p = offs_p.to(tl.int64)[:, None]
     at = long_p * columns + offs_c[None, :]
     per_row = 1.0 / rows.to(tl.float32)
-    r1, w1 = _column(rstd1, offs_c, in_c), _column(gamma1, offs_c, in_c)
-    hat1 = (tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean1, offs_c, in_c)) * r1
-    s = hat1 * w1 + _column(beta1, offs_c, in_c)
+    r1 = _column(rstd1, offs_c, in_c)
+    a1 = r1 * _column(gamma1, offs_c, in_c)
+    off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean1, offs_c, in_c)
+    s = off1 * a1 + _column(beta1, offs_c, in_c)
     if BRANCHES == 2:
-        r2, w2 = _column(rstd2, offs_c, in_c), _column(gamma2, offs_c, in_c)
-        hat2 = (tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)) * r2
-        s += hat2 * w2 + _column(beta2, offs_c, in_c)
-    sig = tl.sigmoid(s)
+        r2 = _column(rstd2, offs_c, in_c)
+        a2 = r2 * _column(gamma2, offs_c, in_c)
+        off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
+        s += off2 * a2 + _column(beta2, offs_c, in_c)
     g = _incoming(
         g_joined, g_dense, long_p, offs_c, inside, columns, joined_stride, dense_stride, dense_from,
         HAS_JOINED, HAS_DENSE,
     )  # fmt: skip
-    g = g * sig * (1.0 + s * (1.0 - sig))
-    centred = g - _column(sums, offs_c, in_c) * per_row
-    mean_1 = _column(sums + columns, offs_c, in_c) * per_row
-    tl.store(dy1 + at, w1 * r1 * (centred - hat1 * mean_1), mask=inside)
+    g = g * _silu_slope(s) - _column(sums, offs_c, in_c) * per_row
+    slope1 = _column(sums + columns, offs_c, in_c) * (per_row * r1)
+    tl.store(dy1 + at, a1 * (g - off1 * slope1), mask=inside)
     if BRANCHES == 2:
-        mean_2 = _column(sums + 2 * columns, offs_c, in_c) * per_row
-        tl.store(dy2 + at, w2 * r2 * (centred - hat2 * mean_2), mask=inside)
+        slope2 = _column(sums + 2 * columns, offs_c, in_c) * (per_row * r2)
+        tl.store(dy2 + at, a2 * (g - off2 * slope2), mask=inside)
