@@ -146,3 +146,65 @@ def test_a_joined_block_has_the_gradients_of_its_plain_twin() -> None:
 def test_recomputed_activations_change_no_bit_of_the_gradients() -> None:
     kept, recomputed = _gradients(True), _gradients(True, recompute=True)
     assert all(torch.equal(a, b) for a, b in zip(kept, recomputed, strict=True))
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:3])
+@pytest.mark.parametrize(("kernel", "stride"), [(5, 1), (3, 2)])
+def test_fused_max_pool_equals_the_plain_twin(shape: tuple[int, ...], kernel: int, stride: int) -> None:
+    """Values are rounded to few levels, so that equal neighbours occur and the first one has to win."""
+    from yolov9.ops.max_pool_triton import max_pool_fused
+
+    x = (_random(shape, 5) * 4).round().contiguous(memory_format=torch.channels_last).requires_grad_()
+    twin = x.detach().double().requires_grad_()
+    out, expected = max_pool_fused(x, kernel, stride), F.max_pool2d(twin, kernel, stride, kernel // 2)
+    gradient = _random(tuple(expected.shape), 6)
+    out.backward(gradient)
+    expected.backward(gradient.double())
+    assert torch.equal(out.double(), expected)
+    assert _relative(x.grad, twin.grad) < RELATIVE_ERROR
+
+
+def test_fused_max_pools_in_a_row_fill_a_join() -> None:
+    from yolov9.ops.max_pool_triton import max_pool_fused
+
+    x = _random((2, 32, 9, 11), 1).requires_grad_()
+    join = Join(96)
+    first = max_pool_fused(x, 5, 1, join)
+    second = max_pool_fused(first, 5, 1, join)
+    max_pool_fused(second, 5, 1, join)
+    out = join.result()
+    gradient = _random((2, 96, 9, 11), 2)
+    out.backward(gradient)
+    twin = x.detach().double().requires_grad_()
+    stages = [twin]
+    for _ in range(3):
+        stages.append(F.max_pool2d(stages[-1], 5, 1, 2))
+    expected = torch.cat(stages[1:], 1)
+    expected.backward(gradient.double())
+    assert torch.equal(out.double(), expected)
+    assert _relative(x.grad, twin.grad) < RELATIVE_ERROR
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("factor", [2, 4])
+def test_fused_enlarging_equals_the_plain_twin(shape: tuple[int, ...], factor: int) -> None:
+    from yolov9.ops.resize_triton import enlarge_fused
+
+    x = _random(shape, 5).requires_grad_()
+    twin = x.detach().double().requires_grad_()
+    out, expected = enlarge_fused(x, factor), F.interpolate(twin, scale_factor=factor, mode="nearest")
+    gradient = _random(tuple(expected.shape), 6)
+    out.backward(gradient)
+    expected.backward(gradient.double())
+    assert torch.equal(out.double(), expected)
+    assert _relative(x.grad, twin.grad) < RELATIVE_ERROR
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_column_sums_are_added_to_what_is_there(shape: tuple[int, ...]) -> None:
+    from yolov9.ops.column_sums_triton import add_column_sums_fused
+
+    x = _random(shape, 5, shift=0.5)
+    total = torch.full((shape[1],), 3.0, device=DEVICE)
+    add_column_sums_fused(x, total)
+    assert _relative(total, 3.0 + x.double().sum((0, 2, 3))) < 1e-5

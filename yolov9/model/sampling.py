@@ -1,11 +1,15 @@
 """Blocks that change or pool over the spatial size."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from yolov9.model.conv import ConvUnit
 from yolov9.ops.average_pool import average_pool_2x2
+from yolov9.ops.join import Join
+from yolov9.ops.max_pool import max_pool
+
+POOL_SIZE = 5
+"""Side of the neighbourhood of the pyramid pooling."""
 
 
 class AConv(nn.Module):
@@ -32,7 +36,7 @@ class ADown(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H/2 x W/2."""
         first, second = average_pool_2x2(x).chunk(2, 1)
-        return torch.cat((self.cv1(first), self.cv2(F.max_pool2d(second, 3, 2, 1))), 1)
+        return torch.cat((self.cv1(first), self.cv2(max_pool(second, 3, 2))), 1)
 
 
 class SamePool(nn.Module):
@@ -40,12 +44,11 @@ class SamePool(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.m = nn.MaxPool2d(5, 1, 2)
+        self.m = nn.MaxPool2d(POOL_SIZE, 1, POOL_SIZE // 2)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """B x C x H x W -> the same shape."""
-        result: Tensor = self.m(x)
-        return result
+    def forward(self, x: Tensor, join: Join | None = None) -> Tensor:
+        """B x C x H x W -> the same shape; with `join` the result is its next part."""
+        return max_pool(x, POOL_SIZE, join=join)
 
 
 class SPPELAN(nn.Module):
@@ -53,6 +56,7 @@ class SPPELAN(nn.Module):
 
     def __init__(self, c_in: int, c_out: int, c_mid: int) -> None:
         super().__init__()
+        self.joined = 4 * c_mid
         self.cv1 = ConvUnit(c_in, c_mid)
         self.cv2 = SamePool()
         self.cv3 = SamePool()
@@ -61,8 +65,9 @@ class SPPELAN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """B x c_in x H x W -> B x c_out x H x W."""
-        stages = [self.cv1(x)]
+        join = Join(self.joined)
+        stage = self.cv1(x, join=join, dense_from=None)
         for pool in (self.cv2, self.cv3, self.cv4):
-            stages.append(pool(stages[-1]))
-        result: Tensor = self.cv5(torch.cat(stages, 1))
+            stage = pool(stage, join)
+        result: Tensor = self.cv5(join.result())
         return result

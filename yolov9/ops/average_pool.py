@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from yolov9.ops.norm_act import triton_is_installed
+from yolov9.ops.plain import plain_wanted
 
 
 def average_pool_2x2(x: Tensor) -> Tensor:
@@ -16,7 +17,8 @@ def average_pool_2x2(x: Tensor) -> Tensor:
     Returns:
         B x C x (H - 1) x (W - 1), same dtype.
     """
-    if x.is_cuda and x.is_contiguous(memory_format=torch.channels_last) and triton_is_installed():
+    own = x.is_cuda and x.is_contiguous(memory_format=torch.channels_last) and triton_is_installed()
+    if own and not plain_wanted():
         from yolov9.ops.average_pool_triton import average_pool_fused
 
         return average_pool_fused(x)

@@ -25,7 +25,7 @@ class Join:
         self.channels = channels
         self._parts: list[Tensor] = []
         self._buffer: Tensor | None = None
-        self._fills: list[Fill] = []
+        self._fills: list[Fill | None] = []
         self._reserved = 0
 
     def put(self, part: Tensor) -> None:
@@ -39,8 +39,11 @@ class Join:
         start, self._reserved = self._reserved, self._reserved + channels
         return channel_slice(self._buffer, start, channels)
 
-    def put_reserved(self, part: Tensor, fill: Fill) -> None:
-        """Adds a part that was written to the memory that `reserve` returned, and how to write it again."""
+    def put_reserved(self, part: Tensor, fill: Fill | None) -> None:
+        """Adds a part that was written to the memory that `reserve` returned, and how to write it again.
+
+        Without that (None) the concatenation is kept for the backward pass in any case.
+        """
         self._parts.append(part)
         self._fills.append(fill)
 
@@ -51,9 +54,9 @@ class Join:
             return torch.cat(self._parts, 1)
         holder = [buffer]
         joined: Tensor = _Joined.apply(holder, *self._parts)
-        remember(
-            joined, partial(_rebuild, tuple(buffer.shape), buffer.dtype, buffer.device, self._fills, self._widths())
-        )
+        fills = [fill for fill in self._fills if fill is not None]
+        if len(fills) == len(self._parts):
+            remember(joined, partial(_rebuild, tuple(buffer.shape), buffer.dtype, buffer.device, fills, self._widths()))
         return joined
 
     def _widths(self) -> list[int]:

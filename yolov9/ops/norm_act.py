@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from yolov9.ops.join import Join
+from yolov9.ops.plain import plain_wanted
 
 
 def norm_act(
@@ -75,6 +76,7 @@ def _fused_applies(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d]) 
     first = branches[0]
     return (
         first.is_cuda
+        and not plain_wanted()
         and all(type(norm) is nn.BatchNorm2d and norm.training for norm in norms)
         and first.dtype in (torch.bfloat16, torch.float16)
         and all(branch.is_contiguous(memory_format=torch.channels_last) for branch in branches)
