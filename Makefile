@@ -21,6 +21,7 @@ BUILD_OPTIONS ?=
 UPGRADE ?=
 # Options of pytest: `make test PYTEST="-k loader -x"`.
 PYTEST ?=
+BENCH ?=
 
 PY := $(VENV)/bin/python
 LOCKS := cuda13 cuda12 test lint tools sbom
@@ -29,7 +30,7 @@ DEMO_RUN := runs/train/demo
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- the virtual environment: made once, and again when a lock file changes -------------------------------------------
 
@@ -65,6 +66,10 @@ test: $(VENV)/ready ## run the tests; says which ones this machine cannot run, a
 .PHONY: chaos
 chaos: $(VENV)/ready ## kill 200 trainings and break the disk under 200 more (half an hour)
 	$(PY) -m pytest tests/cli/chaos --chaos-runs 200 $(PYTEST)
+
+.PHONY: bench-step
+bench-step: $(VENV)/ready ## time the training step of each model on synthetic data: BENCH="--models yolov9-s --batches 16 64"
+	$(PY) -m yolov9.engine.bench_step $(BENCH)
 
 .PHONY: lint
 lint: $(VENV)/lint-ready ## check style, types, the Dockerfile and the shell scripts

@@ -175,6 +175,11 @@ class TrainSettings(RunSettings):
     checkpoint_activations: bool = option(
         False, "--checkpoint-activations", help="keep fewer activations: less GPU memory, about a tenth slower"
     )
+    plain_step: bool = option(
+        False,
+        "--plain-step",
+        help="train with PyTorch's own operations only, one after the other: slower, to compare with",
+    )
     label_smoothing: float = option(0.0, "--label-smoothing", help="has no effect in YOLOv9; accepted and said")
     autoanchor: bool = option(False, "--autoanchor", help="nothing to do: YOLOv9 has no anchors")
     noautoanchor: bool = option(False, "--noautoanchor", help="nothing to do: YOLOv9 has no anchors")

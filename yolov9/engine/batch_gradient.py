@@ -15,6 +15,9 @@ from yolov9.engine.captured import Gradient, GraphCache, GraphPool
 from yolov9.engine.loss_meter import LOSS_NAMES, LossMeter
 from yolov9.engine.precision import Precision
 from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
+from yolov9.model import DetectionModel
+from yolov9.ops.lanes import Lanes, use_lanes
+from yolov9.ops.plain import plain_operations
 from yolov9.ops.recompute import recompute_activations
 
 MOST_HEADS = 2
@@ -35,6 +38,7 @@ class BatchGradient:
         recompute: rebuild cheap activations in backward instead of keeping them.
         capture: run each batch shape as a CUDA graph from its second time on.
         search: let cuDNN try all its kernels for the first batch shape.
+        plain: calculate with plain PyTorch operations on one stream.
     """
 
     def __init__(
@@ -48,10 +52,15 @@ class BatchGradient:
         recompute: bool = False,
         capture: bool = False,
         search: bool = True,
+        plain: bool = False,
     ) -> None:
-        self._model, self._loss, self._scaler = model, loss, scaler
+        # The loss takes sides and scores apart: joining them would be a copy, and cutting their gradient up another.
+        self._model = model.levels if isinstance(model, DetectionModel) else model
+        self._loss, self._scaler = loss, scaler
         self._precision, self._meter = precision, meter
-        self._recompute, self._search = recompute, search
+        self._recompute, self._search, self._plain = recompute, search, plain
+        half_on_gpu = precision.device.type == "cuda" and precision.dtype != torch.float32
+        self._lanes = Lanes(precision.device) if half_on_gpu and not plain else None
         self._searched: torch.Size | None = None
         self._norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
         device = precision.device
@@ -116,33 +125,32 @@ class BatchGradient:
 
     def _add_whole(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images):
-            with self._forward():
+            with recompute_activations() if self._recompute else nullcontext():
                 total, items = self._loss(self._model(images), targets)
-            self._scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # annotated only in part
+            self._backward(total)
         self._meter.add(items)
         detached: Tensor = total.detach()
         return detached
 
     @torch.no_grad()
     def _add_scores(self, images: Tensor, targets: Tensor) -> Tensor:
-        with self._kernels(images), self._precision.autocast(), _statistics_stay(self._norms):
+        with self._kernels(images), _statistics_stay(self._norms):
             sums = self._loss.score_sums(self._model(images), targets)
         self._whole.score_sums[: len(sums)] += sums
         return sums.sum()
 
     def _add_part(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images):
-            with self._forward():
+            with recompute_activations() if self._recompute else nullcontext():
                 total, items = self._loss(self._model(images), targets, self._whole)
-            self._scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # as above
+            self._backward(total)
         self._items += items
         detached: Tensor = total.detach()
         return detached
 
-    @contextmanager
-    def _forward(self) -> Iterator[None]:
-        with self._precision.autocast(), recompute_activations() if self._recompute else nullcontext():
-            yield
+    def _backward(self, total: Tensor) -> None:
+        with torch.autocast(self._precision.device.type, enabled=False):
+            self._scaler.scale(total).backward()  # type: ignore[no-untyped-call]  # annotated only in part
 
     @contextmanager
     def _kernels(self, images: Tensor) -> Iterator[None]:
@@ -151,7 +159,9 @@ class BatchGradient:
         if self._searched is None and self._search:
             self._searched = images.shape
         # `enabled` has to be said: left out, this context switches cuDNN off, and a step takes five times as long.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=images.shape == self._searched, allow_tf32=True):
+        search = torch.backends.cudnn.flags(enabled=True, benchmark=images.shape == self._searched, allow_tf32=True)
+        lanes = nullcontext() if self._lanes is None else use_lanes(self._lanes)
+        with search, lanes, plain_operations() if self._plain else nullcontext(), self._precision.autocast():
             yield
 
 

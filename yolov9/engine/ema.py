@@ -2,10 +2,13 @@
 
 import copy
 import math
+from collections.abc import Container
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from yolov9.engine.flat import FlatParameters
 
 ModelType = TypeVar("ModelType", bound=nn.Module)
 
@@ -26,13 +29,19 @@ class ModelEma(Generic[ModelType]):
     Args:
         model: the trained model; a copy of it is the starting point.
         updates: number of updates done before, after a resume.
+        flat: the memory of the model's trained parameters, when they lie in one vector; the average's then do too, and
+            are updated by one kernel.
     """
 
-    def __init__(self, model: ModelType, updates: int = 0) -> None:
+    def __init__(self, model: ModelType, updates: int = 0, flat: FlatParameters | None = None) -> None:
         self.model: ModelType = copy.deepcopy(model).eval().requires_grad_(False)
         self.updates = updates
-        self._averages = _float_tensors(self.model)
-        self._sources = _float_tensors(model)
+        together = {} if flat is None else {name: p for name, p in model.named_parameters() if flat.holds(p)}
+        self._sources, self._averages = _float_tensors(model, together), _float_tensors(self.model, together)
+        if flat is not None:
+            own = dict(self.model.named_parameters())
+            self._sources.append(flat.values)
+            self._averages.append(flat.mirror({p: own[name] for name, p in together.items()}))
 
     @torch.no_grad()
     def update(self) -> None:
@@ -41,5 +50,6 @@ class ModelEma(Generic[ModelType]):
         torch._foreach_lerp_(self._averages, self._sources, 1 - ema_decay(self.updates))
 
 
-def _float_tensors(model: nn.Module) -> list[Tensor]:
-    return [value.detach() for value in model.state_dict().values() if value.is_floating_point()]
+def _float_tensors(model: nn.Module, without: Container[str]) -> list[Tensor]:
+    values = model.state_dict()
+    return [values[name].detach() for name in values if values[name].is_floating_point() and name not in without]

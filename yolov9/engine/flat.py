@@ -1,7 +1,7 @@
 """Parameters and gradients of a model in a few long vectors, so that optimizer, clipping and averaging take a handful
 of kernels instead of several per parameter."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ class FlatParameters:
         self.gradients = torch.zeros(total, device=device)
         self.copies: Tensor | None = None
         self.parameters = [parameter for group in groups for parameter in group]
+        self._ids = {id(parameter) for parameter in self.parameters}
         self.vectors: list[Tensor] = []
         start = 0
         for group, lengths in zip(groups, sizes, strict=True):
@@ -48,6 +49,26 @@ class FlatParameters:
         value.copy_(parameter.data)
         parameter.data = value
         parameter.grad = self.gradients.as_strided(*where)
+
+    def holds(self, parameter: nn.Parameter) -> bool:
+        """Tells whether a parameter is one of these."""
+        return id(parameter) in self._ids
+
+    def mirror(self, others: Mapping[nn.Parameter, nn.Parameter]) -> Tensor:
+        """Moves other parameters into a vector of their own that is laid out like `values`.
+
+        Args:
+            others: for each of these parameters one of the same shape.
+
+        Returns:
+            The vector; what lies between parameters is zero.
+        """
+        vector = torch.zeros_like(self.values)
+        for parameter in self.parameters:
+            view = vector.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
+            view.copy_(others[parameter].data)
+            others[parameter].data = view
+        return vector
 
     def make_compute_copies(self, dtype: torch.dtype) -> None:
         """Gives every four-dimensional parameter a `compute_copy` in half precision; see `yolov9.ops.convolution`."""

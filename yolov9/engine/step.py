@@ -50,6 +50,7 @@ class TrainStep:
         recompute: rebuild cheap activations in backward instead of keeping them.
         micro_batch: pictures that go through the network at a time; None: whole batches.
         search: let cuDNN try all its kernels for the first batch shape.
+        plain: run operation by operation, without CUDA graphs and kernels of our own.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TrainStep:
         recompute: bool = False,
         micro_batch: int | None = None,
         search: bool = True,
+        plain: bool = False,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -75,8 +77,8 @@ class TrainStep:
         self.meter = LossMeter(device)
         self.flat = flat
         joint = any(isinstance(module, nn.SyncBatchNorm) for module in model.modules())
-        half_on_gpu = device.type == "cuda" and precision.dtype != torch.float32
-        if half_on_gpu:
+        fast = device.type == "cuda" and precision.dtype != torch.float32 and not plain
+        if fast:
             flat.make_compute_copies(precision.dtype)
         self.gradient = BatchGradient(
             model,
@@ -85,8 +87,9 @@ class TrainStep:
             precision,
             self.meter,
             recompute=recompute,
-            capture=half_on_gpu and not joint,
+            capture=fast and not joint,
             search=search,
+            plain=plain,
         )
         undo = Undo(flat.gradients, [*model.buffers(), *self.meter.tensors])
         self.micro_batches = MicroBatches(self.gradient, undo, SplitPolicy(micro_batch), device, may_split=not joint)

@@ -55,7 +55,7 @@ def make_step(
         fused=True,
     )
     loss = DetectionLoss(model, LossSettings.from_recipe(recipe, context.environment))
-    ema = ModelEma(model)
+    ema = ModelEma(model, flat=flat)
     step = TrainStep(
         model,
         loss,
@@ -67,5 +67,6 @@ def make_step(
         recompute=settings.checkpoint_activations,
         micro_batch=micro_batch,
         search=search,
+        plain=settings.plain_step,
     )
     return StepParts(model, loss, groups, optimizer, ema, step)

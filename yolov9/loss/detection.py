@@ -11,11 +11,16 @@ from yolov9.loss.anchors import Anchors, boxes_from_distances, make_anchors
 from yolov9.loss.assigner import Assignment, assign
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import PixelTargets, pack_targets
-from yolov9.loss.terms import class_term, distribution_term, expected_distances
+from yolov9.loss.terms import class_term, distribution_term, expected_distances, side_distances
 from yolov9.ops.iou import IouKind, iou_pairs
+from yolov9.ops.lanes import Lane
 
-Levels = Sequence[Tensor]
-"""Raw maps of one head, finest level first: each (B, 4 x bins + classes, H, W)."""
+Level = tuple[Tensor, Tensor]
+"""Sides (B, 4 x bins, H, W) and class scores (B, classes, H, W) of one level."""
+Head = Sequence[Tensor] | Sequence[Level]
+"""Levels of one head, finest first: raw maps (B, 4 x bins + classes, H, W), or their two parts."""
+Raw = Sequence[Tensor] | Sequence[Head]
+"""Raw maps of one head; or the levels of each head, the auxiliary one of a dual model first."""
 
 
 class Detector(Protocol):
@@ -52,7 +57,7 @@ class _Head:
     sides: Tensor
     """(B, N, 4 x bins)."""
     logits: Tensor
-    """(B, N, classes) float32."""
+    """(B, N, classes)."""
     slots: Assignment
 
 
@@ -74,13 +79,11 @@ class DetectionLoss:
         self.strides = tuple(float(stride) for stride in model.stride.tolist())
         self.settings = settings
 
-    def __call__(
-        self, raw: Levels | Sequence[Levels], targets: Tensor, whole: WholeBatch | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, raw: Raw, targets: Tensor, whole: WholeBatch | None = None) -> tuple[Tensor, Tensor]:
         """Computes the loss of a batch, or of a part of one.
 
         Args:
-            raw: maps of one head, or (auxiliary maps, main maps) of a dual model.
+            raw: what the model gave.
             targets: table (B, M, 5) of `pack_targets`, on the maps' device; or rows (n, 6) picture, class, centre x,
                 centre y, width, height, which are packed here at the cost of waiting for the device.
             whole: the batch that these pictures are a part of; totals, terms and gradients of all its parts add up to
@@ -90,32 +93,47 @@ class DetectionLoss:
             The total (sum of the terms x B, with gradient) and the terms box, class, distribution (3,), with gains, per
             picture, detached.
         """
-        heads = _heads(raw)
+        heads = self._heads(raw)
         shares = (self.settings.aux, 1.0) if len(heads) == 2 else (1.0,)
-        pictures = len(heads[0][0]) if whole is None else whole.pictures
-        with torch.autocast(heads[0][0].device.type, enabled=False):
-            real = self._pixel_targets(heads[0][0], targets)
-            terms = []
-            for number, levels in enumerate(heads):
+        finest, _ = heads[0][0]
+        pictures = len(finest) if whole is None else whole.pictures
+        with torch.autocast(finest.device.type, enabled=False):
+            real = self._pixel_targets(finest, targets)
+
+            def terms(number: int) -> Tensor:
                 score_sum = None if whole is None else whole.score_sums[number]
-                terms.append(self._head_terms(levels, real, score_sum) * shares[number])
-            items = torch.stack(terms).sum(0)
+                return self._head_terms(heads[number], real, score_sum) * shares[number]
+
+            lane, last = Lane("auxiliary part"), len(heads) - 1
+            crossing = [m for levels in heads[:last] for level in levels for m in level]
+            with lane.run([*crossing, real.labels, real.boxes, real.real]):
+                beside = [terms(number) for number in range(last)]
+            own = terms(last)
+            lane.join(beside)
+            items = torch.stack([*beside, own]).sum(0)
             return items.sum() * pictures, items.detach()
 
     @torch.no_grad()
-    def score_sums(self, raw: Levels | Sequence[Levels], targets: Tensor) -> Tensor:
+    def score_sums(self, raw: Raw, targets: Tensor) -> Tensor:
         """Returns each head's sum of soft targets (heads,), which its terms are divided by; arguments as for a loss."""
-        heads = _heads(raw)
-        with torch.autocast(heads[0][0].device.type, enabled=False):
-            real = self._pixel_targets(heads[0][0], targets)
+        heads = self._heads(raw)
+        finest, _ = heads[0][0]
+        with torch.autocast(finest.device.type, enabled=False):
+            real = self._pixel_targets(finest, targets)
             return torch.stack([self._assign(levels, real).slots.soft.sum() for levels in heads])
+
+    def _heads(self, raw: Raw) -> list[list[Level]]:
+        """Levels of each head in two parts: [main] or [auxiliary, main]."""
+        heads = cast(list[Head], [raw] if isinstance(raw[0], Tensor) else raw)
+        cut = 4 * self.bins
+        return [[(m[:, :cut], m[:, cut:]) if isinstance(m, Tensor) else m for m in head] for head in heads]
 
     def _pixel_targets(self, finest: Tensor, targets: Tensor) -> PixelTargets:
         pictures, _, rows, columns = finest.shape
         table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
         return PixelTargets.from_table(table, (round(rows * self.strides[0]), round(columns * self.strides[0])))
 
-    def _head_terms(self, levels: Levels, targets: PixelTargets, score_sum: Tensor | None) -> Tensor:
+    def _head_terms(self, levels: Sequence[Level], targets: PixelTargets, score_sum: Tensor | None) -> Tensor:
         """Box, class and distribution term (3,) of one head, with gains, divided by a sum of soft targets: its own
         unless one is given."""
         settings, head = self.settings, self._assign(levels, targets)
@@ -142,21 +160,21 @@ class DetectionLoss:
             / score_sum
         )
 
-    def _assign(self, levels: Levels, targets: PixelTargets) -> _Head:
+    def _assign(self, levels: Sequence[Level], targets: PixelTargets) -> _Head:
         """Joins the levels of one head and gives targets to its anchors."""
-        anchors = make_anchors([(m.shape[2], m.shape[3]) for m in levels], self.strides, levels[0].device)
+        maps = [side for side, _ in levels]
+        anchors = make_anchors([(m.shape[2], m.shape[3]) for m in maps], self.strides, maps[0].device)
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
-        joined = torch.cat([m.flatten(2).transpose(1, 2) for m in levels], 1)
-        sides, logits = torch.split(joined, [4 * self.bins, self.classes], 2)
-        logits = logits.float().contiguous()
+        parts = zip(*levels, strict=True)
+        sides, logits = (torch.cat([m.flatten(2).transpose(1, 2) for m in part], 1) for part in parts)
         boxes = self._predicted_boxes(sides.detach(), anchors)
         return _Head(anchors, sides, logits, assign(logits.detach(), boxes, anchors.points, targets, self.settings))
 
     @torch.no_grad()
     def _predicted_boxes(self, sides: Tensor, anchors: Anchors) -> Tensor:
         """Boxes of all anchors (B, N, 4) in pixels from side distributions (B, N, 4 x bins)."""
-        shares = self._by_side(sides).softmax(-1, dtype=torch.float32)
-        return boxes_from_distances(anchors.points, expected_distances(shares) * anchors.strides)
+        distances = side_distances(self._by_side(sides))
+        return boxes_from_distances(anchors.points, distances * anchors.strides)
 
     def _by_side(self, sides: Tensor) -> Tensor:
         """(B, n, 4 x bins) as (B, n, 4, bins)."""
@@ -169,10 +187,3 @@ class DetectionLoss:
         ciou = iou_pairs(boxes, target_boxes, IouKind.CIOU)
         distances = torch.cat((points - target_boxes[..., :2], target_boxes[..., 2:] - points), -1) / strides
         return 1 - ciou, distribution_term(log_shares, distances)
-
-
-def _heads(raw: Levels | Sequence[Levels]) -> list[Levels]:
-    """Maps of each head: [main] or [auxiliary, main]."""
-    if isinstance(raw[0], Tensor):
-        return [cast(Levels, raw)]
-    return [cast(Levels, levels) for levels in raw]

@@ -4,6 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from yolov9.ops.norm_act import triton_is_installed
+from yolov9.ops.plain import plain_wanted
+
 FOCAL_ALPHA = 0.25
 """Share of the positive part in the focal form (Lin et al. 2017, arXiv:1708.02002)."""
 SMALLEST_MISS = 1e-30
@@ -19,7 +22,7 @@ def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight
     targets as large as the scores is made.
 
     Args:
-        logits: (B, N x classes) float32.
+        logits: (B, N x classes), contiguous; calculated with in float32.
         slot_index: (B, S) int64 place of each slot's class score in a row of `logits`; each used place at most once.
         soft: (B, S) float32 soft targets; slots with 0 change nothing.
         positive_weight: weight of the positive part.
@@ -28,9 +31,19 @@ def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight
     Returns:
         Sum over the batch, a float32 scalar.
     """
+    if focal_gamma == 0 and _fused_applies(logits):
+        from yolov9.loss.class_term_triton import class_term_fused
+
+        return class_term_fused(logits, slot_index, soft, positive_weight)
+    logits = logits.float()
     slots = logits.gather(1, slot_index)
     difference = _cross_entropy(slots, soft, positive_weight, focal_gamma) - _negative(slots, focal_gamma)
     return _negative(logits, focal_gamma).sum() + difference.sum()
+
+
+def _fused_applies(values: Tensor) -> bool:
+    half = values.dtype in (torch.bfloat16, torch.float16)
+    return values.is_cuda and half and values.is_contiguous() and triton_is_installed() and not plain_wanted()
 
 
 def _negative(logits: Tensor, focal_gamma: float) -> Tensor:
@@ -69,6 +82,16 @@ def distribution_term(log_shares: Tensor, distances: Tensor) -> Tensor:
     lower_log = log_shares.gather(-1, lower_bin)[..., 0]
     upper_log = log_shares.gather(-1, lower_bin + 1)[..., 0]
     return -(lower_log * (1 - upper_share) + upper_log * upper_share).mean(-1)
+
+
+@torch.no_grad()
+def side_distances(sides: Tensor) -> Tensor:
+    """Mean distance in cells (..., 4), float32, from the logits (..., 4, bins) of its distribution; no gradient."""
+    if _fused_applies(sides):
+        from yolov9.loss.side_distances_triton import side_distances_fused
+
+        return side_distances_fused(sides)
+    return expected_distances(sides.softmax(-1, dtype=torch.float32))
 
 
 def expected_distances(shares: Tensor) -> Tensor:

@@ -5,11 +5,16 @@ from torch import Tensor, nn
 from yolov9.model.norm_act import norm_silu, two_norms_silu
 from yolov9.ops.convolution import convolve
 from yolov9.ops.join import Join
+from yolov9.ops.lanes import Lane
 
 NORM_EPS = 1e-3
 """Added to the variance; value of the reference models (parity/structure, `batchnorm`)."""
 NORM_MOMENTUM = 0.03
 """Weight of the newest batch in the running statistics; value of the reference models."""
+
+BESIDE_ELEMENTS = 8 * 2**20
+"""Inputs up to this size leave room on the GPU for a second convolution beside the first; the gradient of a larger one
+would also take memory that a graph could not use again (see `yolov9.ops.lanes`)."""
 
 
 class NormedConv(nn.Module):
@@ -63,4 +68,9 @@ class RepConvUnit(nn.Module):
         if wide is None or narrow is None or wide.bn is None or narrow.bn is None:
             assert self.conv is not None
             return norm_silu(convolve(x, self.conv), None)
-        return two_norms_silu(convolve(x, wide.conv), wide.bn, convolve(x, narrow.conv), narrow.bn)
+        lane = Lane("narrow branch", wanted=x.numel() <= BESIDE_ELEMENTS)
+        with lane.run([x]):
+            second = convolve(x, narrow.conv)
+        first = convolve(x, wide.conv)
+        lane.join([second])
+        return two_norms_silu(first, wide.bn, second, narrow.bn)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from yolov9.model.graph import IMAGE, Graph
-from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, RawMaps
+from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Levels, RawMaps, join_levels
 from yolov9.model.layer_types import LIST_TYPES, head_of
+from yolov9.ops.lanes import Lane
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,17 @@ class _Step:
     release: tuple[int, ...]
 
 
-def _steps(graph: Graph, wanted: Sequence[int]) -> tuple[_Step, ...]:
+def _needed(graph: Graph, wanted: Sequence[int]) -> list[int]:
     """Layers needed for the rows in `wanted`, in order."""
     needed = set(wanted)
     for number in range(len(graph.rows) - 2, -1, -1):
         if number in needed:
             needed.update(graph.rows[number].sources)
-    numbers = sorted(n for n in needed if n != IMAGE)
+    return sorted(n for n in needed if n != IMAGE)
+
+
+def _steps(graph: Graph, numbers: Sequence[int], wanted: Sequence[int]) -> tuple[_Step, ...]:
+    """The layers `numbers`, to be run in that order for the rows in `wanted`."""
     last_use = {source: number for number in numbers for source in graph.rows[number].sources}
     steps = []
     for number in numbers:
@@ -37,6 +42,29 @@ def _steps(graph: Graph, wanted: Sequence[int]) -> tuple[_Step, ...]:
         release = tuple({s for s in row.sources if last_use[s] == number and s not in wanted})
         steps.append(_Step(number, row.sources, row.type in LIST_TYPES, release))
     return tuple(steps)
+
+
+@dataclass(frozen=True)
+class _DualSteps:
+    """All layers of a dual model: those that both parts need come first, then each part's own."""
+
+    shared: tuple[_Step, ...]
+    main: tuple[_Step, ...]
+    aux: tuple[_Step, ...]
+    crossing: tuple[int, ...]
+    """Rows of the first and second group that the auxiliary part reads."""
+
+    @classmethod
+    def of(cls, graph: Graph, levels: int) -> "_DualSteps":
+        wanted = graph.rows[-1].sources
+        main, every = _needed(graph, wanted[-levels:]), _needed(graph, wanted)
+        aux = sorted(set(every) - set(main))
+        crossing = tuple({s for n in aux for s in graph.rows[n].sources} - set(aux))
+        fork = max((s for s in crossing if s != IMAGE), default=IMAGE)
+        order = [n for n in main if n <= fork], [n for n in main if n > fork], aux
+        steps = iter(_steps(graph, [n for group in order for n in group], wanted))
+        shared, own, beside = (tuple(next(steps) for _ in group) for group in order)
+        return cls(shared, own, beside, crossing)
 
 
 class DetectionModel(nn.Module):
@@ -68,8 +96,9 @@ class DetectionModel(nn.Module):
         sources = graph.rows[-1].sources
         self._levels = len(self.head.strides)
         self._sources = sources
-        self._all_steps = _steps(graph, sources)
-        self._main_steps = _steps(graph, sources[-self._levels :])
+        main_sources = sources[-self._levels :]
+        self._main_steps = _steps(graph, _needed(graph, main_sources), main_sources)
+        self._dual_steps = _DualSteps.of(graph, self._levels)
 
     @property
     def head(self) -> DetectionHead:
@@ -81,25 +110,40 @@ class DetectionModel(nn.Module):
         """Width of the class branches where it is not the default of the number of classes."""
         return self.spec.class_width
 
-    def _features(self, x: Tensor, steps: Sequence[_Step], wanted: Sequence[int]) -> list[Tensor]:
-        outputs: dict[int, Any] = {IMAGE: x}
+    def _run(self, steps: Sequence[_Step], outputs: dict[int, Any]) -> None:
+        """Runs layers in order; reads their inputs in `outputs`, by row, and leaves there what is needed later."""
         for step in steps:
             inputs = [outputs[source] for source in step.sources]
             outputs[step.number] = self.model[step.number](inputs if step.takes_list else inputs[0])
             for source in step.release:
                 del outputs[source]
-        return [outputs[source] for source in wanted]
 
     def main_maps(self, x: Tensor) -> RawMaps:
         """Raw maps of the main part (B x (64 + nc) x H/stride x W/stride, finest first); nothing else is computed."""
-        return self.head.main_maps(self._features(x, self._main_steps, self._sources[-self._levels :]))
+        outputs = {IMAGE: x}
+        self._run(self._main_steps, outputs)
+        return join_levels(self.head.main_levels([outputs[source] for source in self._sources[-self._levels :]]))
 
     def dual_maps(self, x: Tensor) -> tuple[RawMaps, RawMaps]:
         """Raw maps of the auxiliary and of the main part of a dual model."""
-        head = self.head
-        assert isinstance(head, DualDDetect), "only dual models have an auxiliary part"
-        features = self._features(x, self._all_steps, self._sources)
-        return head.aux_maps(features[: self._levels]), head.main_maps(features[self._levels :])
+        aux, main = self.levels(x)
+        return join_levels(aux), join_levels(main)
+
+    def levels(self, x: Tensor) -> tuple[Levels, ...]:
+        """What the loss is made of: the main part, or (auxiliary, main) of a dual model, which may run side by side."""
+        head, steps = self.head, self._dual_steps
+        outputs = {IMAGE: x}
+        self._run(steps.shared, outputs)
+        lane = Lane("auxiliary part")
+        self._run(steps.main, outputs)
+        main = head.main_levels([outputs[source] for source in self._sources[-self._levels :]])
+        if not isinstance(head, DualDDetect):
+            return (main,)
+        with lane.run([outputs[source] for source in steps.crossing]):
+            self._run(steps.aux, outputs)
+            aux = head.aux_levels([outputs[source] for source in self._sources[: self._levels]])
+        lane.join(tensor for level in aux for tensor in level)
+        return aux, main
 
     def predict_with_raw(self, x: Tensor) -> tuple[Tensor, RawMaps]:
         """Decoded predictions of the main part, and the raw maps they come from (for a validation loss)."""

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from yolov9.model.anchors import AnchorCache
 from yolov9.model.conv import ConvUnit
+from yolov9.ops.convolution import OutputConv
+from yolov9.ops.lanes import Lane
 
 REG_MAX = 16
 """Bins of the distribution of one side's distance; the outputs of a level are 4 x 16 + classes."""
@@ -21,6 +23,8 @@ EXPECTED_OBJECTS = 5
 """Objects expected in a 640-px picture before training; sets the first bias of the class outputs."""
 BIAS_IMAGE_SIZE = 640
 
+Levels = list[tuple[Tensor, Tensor]]
+"""What a head computes, finest level first: sides B x 64 x H/stride x W/stride, and class scores B x nc x the same."""
 RawMaps = list[Tensor]
 """One map a level, finest first: B x (64 + classes) x H x W."""
 
@@ -59,7 +63,7 @@ def _box_branches(channels: Sequence[int]) -> nn.ModuleList:
         nn.Sequential(
             ConvUnit(c, width, 3),
             ConvUnit(width, width, 3, groups=BOX_GROUPS),
-            nn.Conv2d(width, BOX_CHANNELS, 1, groups=BOX_GROUPS),
+            OutputConv(width, BOX_CHANNELS, 1, groups=BOX_GROUPS),
         )
         for c in channels
     )
@@ -68,7 +72,7 @@ def _box_branches(channels: Sequence[int]) -> nn.ModuleList:
 def _class_branches(channels: Sequence[int], nc: int, class_width: int | None) -> nn.ModuleList:
     width = class_width or default_class_width(channels[0], nc)
     return nn.ModuleList(
-        nn.Sequential(ConvUnit(c, width, 3), ConvUnit(width, width, 3), nn.Conv2d(width, nc, 1)) for c in channels
+        nn.Sequential(ConvUnit(c, width, 3), ConvUnit(width, width, 3), OutputConv(width, nc, 1)) for c in channels
     )
 
 
@@ -79,8 +83,18 @@ def _last_bias(branch: nn.Module) -> Tensor:
     return bias
 
 
-def _raw_maps(features: Sequence[Tensor], boxes: nn.ModuleList, classes: nn.ModuleList) -> RawMaps:
-    return [torch.cat((b(x), c(x)), 1) for x, b, c in zip(features, boxes, classes, strict=True)]
+def _levels(features: Sequence[Tensor], boxes: nn.ModuleList, classes: nn.ModuleList, lane_name: str) -> Levels:
+    lane = Lane(lane_name)
+    with lane.run(features):
+        scores = [branch(x) for x, branch in zip(features, classes, strict=True)]
+    sides = [branch(x) for x, branch in zip(features, boxes, strict=True)]
+    lane.join(scores)
+    return list(zip(sides, scores, strict=True))
+
+
+def join_levels(levels: Levels) -> RawMaps:
+    """Concatenates sides and class scores of each level."""
+    return [torch.cat(level, 1) for level in levels]
 
 
 class DetectionHead(nn.Module, ABC):
@@ -106,8 +120,8 @@ class DetectionHead(nn.Module, ABC):
             nn.init.constant_(_last_bias(cls), math.log(EXPECTED_OBJECTS / self.nc / cells))
 
     @abstractmethod
-    def main_maps(self, features: Sequence[Tensor]) -> RawMaps:
-        """Raw maps of the part that predictions are taken from, from its features of each level."""
+    def main_levels(self, features: Sequence[Tensor]) -> Levels:
+        """Sides and scores of the part that predictions are taken from, from its features of each level."""
 
     def decode(self, maps: RawMaps, *, aux: bool = False) -> Tensor:
         """Raw maps -> B x (4 + nc) x N float32: centre x, centre y, width, height in pixels, class probabilities.
@@ -151,9 +165,9 @@ class DDetect(DetectionHead):
         self.dfl = BinExpectation()
         self._start_biases(self.cv2, self.cv3)
 
-    def main_maps(self, features: Sequence[Tensor]) -> RawMaps:
-        """Raw maps from the features of each level."""
-        return _raw_maps(features, self.cv2, self.cv3)
+    def main_levels(self, features: Sequence[Tensor]) -> Levels:
+        """Sides and scores from the features of each level."""
+        return _levels(features, self.cv2, self.cv3, "main classes")
 
     def _expectation(self, aux: bool) -> BinExpectation:
         return self.dfl
@@ -180,13 +194,13 @@ class DualDDetect(DetectionHead):
         self._start_biases(self.cv2, self.cv3)
         self._start_biases(self.cv4, self.cv5)
 
-    def aux_maps(self, features: Sequence[Tensor]) -> RawMaps:
-        """Raw maps of the auxiliary part from its features of each level."""
-        return _raw_maps(features, self.cv2, self.cv3)
+    def aux_levels(self, features: Sequence[Tensor]) -> Levels:
+        """Sides and scores of the auxiliary part from its features of each level."""
+        return _levels(features, self.cv2, self.cv3, "auxiliary classes")
 
-    def main_maps(self, features: Sequence[Tensor]) -> RawMaps:
-        """Raw maps of the main part from its features of each level."""
-        return _raw_maps(features, self.cv4, self.cv5)
+    def main_levels(self, features: Sequence[Tensor]) -> Levels:
+        """Sides and scores of the main part from its features of each level."""
+        return _levels(features, self.cv4, self.cv5, "main classes")
 
     def _expectation(self, aux: bool) -> BinExpectation:
         return self.dfl if aux else self.dfl2

@@ -4,39 +4,76 @@ Autocast converts every weight in every forward pass and every gradient back: tw
 has a `compute_copy` (see `yolov9.engine.flat`) is used through that copy, and its gradient is added to `.grad` at once.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from yolov9.ops.column_sums import add_column_sums
+from yolov9.ops.lanes import active_lanes
+
 
 def convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
     """Applies a convolution module to B x C x H x W; the same as calling it."""
     copy = getattr(convolution.weight, "compute_copy", None)
-    if copy is None or convolution.bias is not None or not torch.is_grad_enabled() or x.dtype != copy.dtype:
-        result: Tensor = convolution(x)
+    if copy is None or not torch.is_grad_enabled() or x.dtype != copy.dtype:
+        result: Tensor = nn.Conv2d.forward(convolution, x)
         return result
     shape = (convolution.stride, convolution.padding, convolution.groups)
-    result = _Convolution.apply(x, convolution.weight, copy, *shape)
+    result = _Convolution.apply(x, convolution.weight, convolution.bias, copy, *shape)
     return result
+
+
+class OutputConv(nn.Conv2d):
+    """A convolution with a bias and no normalisation, as the last one of a head's branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """B x c_in x H x W -> B x c_out x H x W."""
+        return convolve(x, self)
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, copy: Tensor, stride: Any, padding: Any, groups: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, stride: Any, padding: Any, groups: int
+    ) -> Tensor:
         ctx.save_for_backward(x, copy)
-        ctx.weight, ctx.shape = weight, (stride, padding, groups)
-        return F.conv2d(x, copy, None, stride, padding, 1, groups)
+        ctx.weight, ctx.bias, ctx.shape, ctx.lanes = weight, bias, (stride, padding, groups), active_lanes()
+        return F.conv2d(x, copy, None if bias is None else bias.to(copy.dtype), stride, padding, 1, groups)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, copy = ctx.saved_tensors
-        stride, padding, groups = ctx.shape
-        wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], False)
-        dx, dw, _ = torch.ops.aten.convolution_backward(
-            gradients[0], x, copy, None, stride, padding, (1, 1), False, (0, 0), groups, wanted
-        )
-        if dw is not None:
-            ctx.weight.grad.add_(dw)
-        return dx, None, None, None, None, None
+        gradient = gradients[0]
+        if not (gradient.is_contiguous() or gradient.is_contiguous(memory_format=torch.channels_last)):
+            gradient = gradient.contiguous(memory_format=torch.channels_last)  # once, not for each of the two below
+        if ctx.needs_input_grad[1]:
+            work = partial(_add_weight_gradient, gradient, x, copy, ctx.weight, ctx.bias, ctx.shape)
+            if ctx.lanes is None:
+                work()
+            else:
+                ctx.lanes.run_behind(work, (gradient, x))
+        dx = _convolution_backward(gradient, x, copy, ctx.shape, (True, False))[0] if ctx.needs_input_grad[0] else None
+        return dx, None, None, None, None, None, None
+
+
+def _convolution_backward(
+    gradient: Tensor, x: Tensor, copy: Tensor, shape: tuple[Any, Any, int], wanted: tuple[bool, bool]
+) -> tuple[Tensor, Tensor]:
+    """Gradients of input and weight; only the wanted ones are computed."""
+    stride, padding, groups = shape
+    dx, dw, _ = torch.ops.aten.convolution_backward(
+        gradient, x, copy, None, stride, padding, (1, 1), False, (0, 0), groups, (*wanted, False)
+    )
+    return dx, dw
+
+
+def _add_weight_gradient(
+    gradient: Tensor, x: Tensor, copy: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[Any, Any, int]
+) -> None:
+    assert weight.grad is not None, "parameters with a compute copy have their gradient from the start"
+    weight.grad.add_(_convolution_backward(gradient, x, copy, shape, (False, True))[1])
+    if bias is not None and bias.grad is not None:
+        add_column_sums(gradient, bias.grad)

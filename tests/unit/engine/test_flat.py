@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
 
 
@@ -74,3 +75,20 @@ def test_compute_copies_follow_the_weights_when_refreshed() -> None:
     flat.refresh_compute_copies()
     assert torch.equal(weight.compute_copy, weight.to(torch.bfloat16))
     assert weight.compute_copy.stride() == weight.stride()
+
+
+def test_the_average_of_flat_parameters_is_that_of_single_tensors() -> None:
+    model = _model()
+    model[2].weight.requires_grad_(False)
+    twin = copy.deepcopy(model)
+    flat = FlatParameters([[p for p in model.parameters() if p.requires_grad]])
+    averages = ModelEma(model, flat=flat), ModelEma(twin)
+    for _ in range(3):
+        with torch.no_grad():
+            for one, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+                if one.is_floating_point():
+                    other.copy_(one.uniform_())
+        for average in averages:
+            average.update()
+    for one, other in zip(*(average.model.state_dict().values() for average in averages), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=0)

@@ -9,13 +9,13 @@ import pytest
 
 from yolov9.ops.norm_act import triton_is_installed
 
-KERNEL_TESTS = Path(__file__).parents[2] / "gpu" / "test_fused_kernels.py"
+KERNEL_TESTS = [Path(__file__).parents[2] / "gpu" / name for name in ("test_fused_kernels.py", "test_fused_loss.py")]
 
 
 @pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it")
 def test_fused_kernels_equal_their_twins_in_the_interpreter() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(KERNEL_TESTS)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, KERNEL_TESTS)],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

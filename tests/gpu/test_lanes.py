@@ -1,0 +1,38 @@
+"""A step on several streams gives the gradient of a step on one."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from yolov9.engine import batch_gradient, bench_step
+from yolov9.engine.captured import side_stream
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+
+def _gradients(monkeypatch: pytest.MonkeyPatch, *, lanes: bool, calls: int) -> list[torch.Tensor]:
+    if not lanes:
+        monkeypatch.setattr(batch_gradient, "use_lanes", lambda _: nullcontext())
+    device = torch.device("cuda", 0)
+    case = bench_step.Case("yolov9-t", batch=4, plain=False, imgsz=320, recompute=False)
+    seen = []
+    with side_stream(device):
+        step = bench_step.make_step(case, device, search=False)
+        images, targets = bench_step.make_batch(case, device)
+        for _ in range(calls):
+            step.add_gradient(images, targets)
+            seen.append(step.flat.gradients.clone())
+            step.flat.zero_gradients()
+    monkeypatch.undo()
+    return seen
+
+
+def test_streams_change_no_bit_of_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call runs as it is, the second captures and replays, the third replays."""
+    one = _gradients(monkeypatch, lanes=False, calls=1)
+    several = _gradients(monkeypatch, lanes=True, calls=3)
+    assert [torch.equal(one[0], gradient) for gradient in several] == [True] * 3
