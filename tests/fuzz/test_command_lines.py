@@ -39,7 +39,7 @@ OPTIONS = b"epochs: 7\nbatch: 8\nimg: 64\nfreeze: [1, 2]\nrect: true\noptimizer:
 
 
 def flags_of(settings: Any) -> list[str]:
-    return [flag for field in fields(settings) for flag in field.metadata["flags"]]
+    return [flag for field in fields(settings) for flag in field.metadata.get("flags", ())]
 
 
 @pytest.fixture

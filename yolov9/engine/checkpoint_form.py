@@ -1,5 +1,6 @@
 """What a checkpoint holds, by name and type: a file that was changed by hand is refused before anything is built."""
 
+import types
 import typing
 from typing import Any
 
@@ -52,10 +53,16 @@ def misfit(content: dict[str, Any]) -> str | None:
         return problem
     saved = content["training"]["settings"]
     for name, kind in typing.get_type_hints(TrainSettings).items():
-        allowed = float | int if kind is float else typing.get_origin(kind) if kind == list[int] else kind
-        if name in saved and not isinstance(saved[name], allowed):
+        if name in saved and not isinstance(saved[name], _classes(kind)):
             return f"its setting {name} is a {type(saved[name]).__name__}"
     return None
+
+
+def _classes(kind: Any) -> tuple[type, ...]:
+    """Classes that values of an annotated type have; whole numbers are numbers as well."""
+    parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    classes = tuple(typing.get_origin(part) or part for part in parts)
+    return (*classes, int) if float in classes else classes
 
 
 def _misfit(content: Any, form: Any, where: str) -> str | None:

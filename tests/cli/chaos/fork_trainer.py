@@ -16,7 +16,7 @@ from pathlib import Path
 
 from yolov9.__main__ import main
 
-USED_BY_A_TRAINING = ("yolov9.engine.trainer", "torch.utils.tensorboard", "torch._dynamo")
+USED_BY_A_TRAINING = ("yolov9.engine.trainer", "tensorboard.summary.writer.record_writer", "torch._dynamo")
 """Takes 4 s of CPU time to import; optimizers import the last one."""
 
 
