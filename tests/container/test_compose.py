@@ -44,15 +44,22 @@ def epochs(runs_dir: Path, job: str) -> list[int]:
     return [int(row.split(",")[0]) for row in rows]
 
 
-def ended_after_restart(docker: Callable, name: str, timeout_s: float = 240) -> dict[str, Any]:
-    """Waits until the engine has started a container again and it has ended; `docker wait` ends with the first end."""
+def until(
+    docker: Callable, name: str, good: Callable[[dict[str, Any]], bool], timeout_s: float = 240
+) -> dict[str, Any]:
+    """Waits until what the engine knows of a container is as wanted, and returns it."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
-        state = json.loads(docker("inspect", name).stdout)[0]
-        if state["RestartCount"] and state["State"]["Status"] == "exited":
-            return dict(state)
+        state = dict(json.loads(docker("inspect", name).stdout)[0])
+        if good(state):
+            return state
         time.sleep(0.25)
-    raise AssertionError(f"not ended within {timeout_s} s: {state['State']}")
+    raise AssertionError(f"not so within {timeout_s} s: {state['State']}")
+
+
+def has_ended_again(state: dict[str, Any]) -> bool:
+    """The engine has started it once more, and it has ended; `docker wait` ends with the first end."""
+    return bool(state["RestartCount"]) and state["State"]["Status"] == "exited"
 
 
 @pytest.mark.parametrize("files", [(), CPU_FILES])
@@ -156,11 +163,12 @@ def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EPOCHS", "1000")
-    compose(*CPU_FILES, "up", "--no-build", "--detach")
-    health = json.loads(docker("inspect", container("job-a")).stdout)[0]["State"]["Health"]
-    assert health["Status"] == "healthy", health
-    assert "training" in health["Log"][-1]["Output"]
-    follow(container("job-b"), "epoch 2/1000:")
+    # Both at once, so that the second has no lead of the first to make up for.
+    compose(*CPU_FILES, "up", "--no-build", "--detach", "--no-deps", *JOBS)
+    for job in JOBS:
+        follow(container(job), "epoch 6/1000:")
+    health = until(docker, container("job-a"), lambda state: state["State"]["Health"]["Status"] == "healthy")
+    assert "steps, the last sign of life" in health["State"]["Health"]["Log"][-1]["Output"]
     compose(*CPU_FILES, "stop")
     states = [json.loads(docker("inspect", container(job)).stdout)[0]["State"] for job in JOBS]
     assert [state["ExitCode"] for state in states] == [75, 75]
@@ -190,7 +198,7 @@ def test_a_job_that_is_killed_is_started_again_and_goes_on(
     compose(*CPU_FILES, "up", "--no-build", "--detach", "job-a")
     follow(container("job-a"), "epoch 3/12:")
     docker("exec", container("job-a"), "pkill", "-KILL", "--full", "m yolov9")
-    state = ended_after_restart(docker, container("job-a"))
+    state = until(docker, container("job-a"), has_ended_again)
     log = compose(*CPU_FILES, "logs", "job-a")
     assert state["State"]["ExitCode"] == 0, log
     assert state["RestartCount"] == 1

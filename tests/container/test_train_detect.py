@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,18 @@ def test_p32_an_unwritable_folder_for_results_stops_before_the_data_are_read(run
     assert "1000" in log
 
 
-def test_without_a_mount_results_go_to_the_volume_also_with_a_read_only_root(run: Run, data_dir: Path) -> None:
-    options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{data_dir}:/data:ro"]
-    assert "done in" in run("train", "--data", "/data/data.yaml", *TINY, options=options)
+@pytest.fixture(scope="module")
+def log_of_read_only_root(start_for_all: Callable[..., Any], tiny_data: Path, quiet: Callable) -> str:
+    """Log of a training with a read-only root, nothing mounted for results, and a time zone."""
+    options = ["--read-only", "--tmpfs", "/tmp", "--volume", f"{tiny_data}:/data:ro", "--env", "TZ=Asia/Kolkata"]
+    container = start_for_all("train", "--data", "/data/data.yaml", *TINY, options=options)
+    assert container.wait() == 0, container.log()
+    quiet(container.log(), [])
+    return str(container.log())
+
+
+def test_without_a_mount_results_go_to_the_volume_also_with_a_read_only_root(log_of_read_only_root: str) -> None:
+    assert "done in" in log_of_read_only_root
 
 
 def test_p37_a_gpu_that_is_asked_for_and_absent_is_an_error(run: Run, mounts: list[str]) -> None:
@@ -65,11 +75,7 @@ def test_p37_a_gpu_that_is_asked_for_and_absent_is_an_error(run: Run, mounts: li
     assert "--gpus" in log
 
 
-def test_p39_the_log_has_no_redraws_or_colours_and_the_time_zone_that_was_asked_for(
-    run: Run, mounts: list[str]
-) -> None:
-    options = [*mounts, "--env", "TZ=Asia/Kolkata"]
-    log = run("train", "--data", "/data/data.yaml", *TINY, options=options)
-    assert "\r" not in log
-    assert "\x1b" not in log
-    assert "+0530" in log
+def test_p39_the_log_has_no_redraws_or_colours_and_the_time_zone_that_was_asked_for(log_of_read_only_root: str) -> None:
+    assert "\r" not in log_of_read_only_root
+    assert "\x1b" not in log_of_read_only_root
+    assert "+0530" in log_of_read_only_root
