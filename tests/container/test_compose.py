@@ -166,7 +166,7 @@ def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
     # Both at once, so that the second has no lead of the first to make up for.
     compose(*CPU_FILES, "up", "--no-build", "--detach", "--no-deps", *JOBS)
     for job in JOBS:
-        follow(container(job), "epoch 6/1000:")
+        follow(container(job), "epoch 2/1000:")
     health = until(docker, container("job-a"), lambda state: state["State"]["Health"]["Status"] == "healthy")
     assert "steps, the last sign of life" in health["State"]["Health"]["Log"][-1]["Output"]
     compose(*CPU_FILES, "stop")
