@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from yolov9.config.environment import read_environment
 from yolov9.config.settings import DetectSettings, RunSettings, TrainSettings, ValSettings
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, setup_logging
@@ -107,4 +108,11 @@ def _given(plan: dict[str, Any]) -> Collection[str] | None:
 if __name__ == "__main__":
     # Ctrl-C where nothing is to be saved yet ends the process without a traceback; a training takes the signal over.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    if read_environment().world_size > 1:
+        # Everything is saved and closed. A rank of a finished training has been seen to abort (SIGABRT) while its
+        # interpreter was taken down beside threads of the collective library.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
