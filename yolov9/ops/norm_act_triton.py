@@ -52,7 +52,7 @@ def _column(pointer, offs_c, in_c):
 
 
 @triton.jit
-def is_last(counter, programs):
+def is_last(counter, programs) -> tl.tensor:
     """Tells the program that finishes last that the partial results of all are in memory, and resets the counter."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem="acq_rel")
