@@ -2,12 +2,14 @@
 
 import copy
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from yolov9.model.routing import Concat
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act import norm_act_plain, triton_is_installed
 from yolov9.ops.recompute import recompute_activations
@@ -124,6 +126,63 @@ class _Block(nn.Module):
 
 
 UNITS = ((8, 16, 1), (8, 16, 3), (16, 16, 3))
+
+
+class _Neck(nn.Module):
+    """What follows a block: average pooling, enlarging, joining, each before a convolution that keeps its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.convs = nn.ModuleList(nn.Conv2d(c, 8, 3, padding=1, bias=False) for c in (8, 8, 8, 16))
+        self.norm = _norm(8, 5)
+        self.to(DEVICE, memory_format=torch.channels_last)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from yolov9.ops.average_pool_triton import average_pool_fused
+        from yolov9.ops.norm_act_fused import norm_act_fused
+        from yolov9.ops.resize_triton import enlarge_fused
+
+        unit = norm_act_fused([self.convs[0](x)], [self.norm])
+        wide = enlarge_fused(unit, 2)
+        both = Concat()([wide, enlarge_fused(unit, 2)])
+        return self.convs[1](average_pool_fused(unit)).sum() + self.convs[2](wide).sum() + self.convs[3](both).sum()
+
+
+def _neck_gradients(recompute: bool) -> list[torch.Tensor]:
+    neck = _Neck()
+    for parameter in neck.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    x = _random((2, 8, 12, 10), 3).float().requires_grad_()
+    context = recompute_activations() if recompute else torch.enable_grad()
+    with torch.autocast(DEVICE, dtype=DTYPE, enabled=not INTERPRETED), context:
+        out = neck(x)
+    out.float().square().backward()
+    return [x.grad, *(p.grad for p in neck.parameters())]
+
+
+def test_pooled_enlarged_and_joined_activations_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from yolov9.ops import average_pool_triton, resize_triton
+
+    made = []
+
+    def counted(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def call(*args: object, **kwargs: object) -> torch.Tensor:
+            made.append(function.__name__)
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(average_pool_triton, "_pool", counted(average_pool_triton._pool))
+    monkeypatch.setattr(resize_triton, "_enlarge", counted(resize_triton._enlarge))
+    kept = _neck_gradients(recompute=False)
+    assert sorted(made) == ["_enlarge", "_enlarge", "_pool", "_pool"]  # _pool is also its own backward pass
+    made.clear()
+    recomputed = _neck_gradients(recompute=True)
+    # Once more for the convolution behind each; the concatenation asks for both of its parts, one of which is there.
+    assert made.count("_pool") == 3
+    assert made.count("_enlarge") in (4, 5)
+    assert all(torch.equal(a, b) for a, b in zip(kept, recomputed, strict=True))
 
 
 def _gradients(fused: bool, recompute: bool = False) -> list[torch.Tensor]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from yolov9.ops.recompute import remember_from
 from yolov9.ops.resize import resize_nearest
 
 
@@ -21,7 +22,9 @@ class Concat(nn.Module):
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
         """List of B x Ci x H x W -> B x sum(Ci) x H x W."""
-        return torch.cat(tuple(inputs), 1)
+        result = torch.cat(tuple(inputs), 1)
+        remember_from(result, inputs, lambda *parts: torch.cat(parts, 1))
+        return result
 
 
 class Upsample(nn.Module):

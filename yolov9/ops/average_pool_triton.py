@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from yolov9.ops.norm_act_triton import tile_shape
+from yolov9.ops.recompute import remember_from
 from yolov9.ops.rows import as_rows
 
 
@@ -67,5 +68,6 @@ class _AveragePool(torch.autograd.Function):
 
 def average_pool_fused(x: Tensor) -> Tensor:
     """The fused form of `yolov9.ops.average_pool.average_pool_2x2` for channels-last CUDA tensors."""
-    result: Tensor = _AveragePool.apply(x)  # type: ignore[no-untyped-call]
+    result: Tensor = _AveragePool.apply(x)
+    remember_from(result, [x], lambda source: _pool(source, source.shape[2] - 1, source.shape[3] - 1, shift=0))
     return result

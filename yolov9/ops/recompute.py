@@ -1,12 +1,13 @@
 """Saves memory in training: activations that are cheap to compute again are dropped after use and rebuilt in backward.
 
 A convolution keeps its input for its weight gradient. When that input is the output of `norm_act`, the convolution
-output it was made from is kept anyway, and one pass over memory rebuilds it. Inside `recompute_activations()` autograd
-therefore stores a recipe in place of such tensors (and of views of them, such as channel slices).
+output it was made from is kept anyway, and one pass over memory rebuilds it; so it is with what is copied, averaged or
+enlarged from such a tensor. Inside `recompute_activations()` autograd therefore stores a recipe in place of such
+tensors (and of views of them, such as channel slices).
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,18 +17,29 @@ from torch import Tensor
 
 @dataclass(eq=False)
 class _Recipe:
-    """How to rebuild one activation; the result is shared by all that ask for it while anybody still holds it."""
+    """How to rebuild one activation; the result is shared by all that ask for it while anybody still holds it.
+
+    Not between streams: one would have to wait for the other, and the memory could be used again too early.
+    """
 
     rebuild: Callable[[], Tensor]
     alive: "weakref.ref[Tensor]"
-    rebuilt: "weakref.ref[Tensor] | None" = None
+    rebuilt: "dict[int, weakref.ref[Tensor]]" = field(default_factory=dict)
+    """By stream."""
 
     def get(self) -> Tensor:
-        tensor = self.rebuilt() if self.rebuilt is not None else None
+        stream = _current_stream()
+        known = self.rebuilt.get(stream)
+        tensor = known() if known is not None else None
         if tensor is None:
             tensor = self.rebuild()
-            self.rebuilt = weakref.ref(tensor)
+            self.rebuilt[stream] = weakref.ref(tensor)
         return tensor
+
+
+def _current_stream() -> int:
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # not annotated in torch
+    return int(torch.cuda.current_stream().cuda_stream) if started else 0
 
 
 @dataclass(frozen=True)
@@ -60,11 +72,8 @@ def recompute_activations() -> Iterator[None]:
     _active.append(registry)
 
     def pack(tensor: Tensor) -> Tensor | _Packed:
-        recipe = registry.recipes.get(tensor.untyped_storage().data_ptr())
-        # Memory is used again once its tensor is gone, so an address counts only while the activation itself lives.
-        if recipe is None or recipe.alive() is None:
-            return tensor
-        return _Packed(recipe, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
+        packed = _packed(tensor)
+        return tensor if packed is None else packed
 
     def unpack(packed: Tensor | _Packed) -> Tensor:
         return packed if isinstance(packed, Tensor) else packed.get()
@@ -87,11 +96,32 @@ def remember(activation: Tensor, rebuild: Callable[[], Tensor]) -> None:
         _active[-1].recipes[activation.untyped_storage().data_ptr()] = _Recipe(rebuild, weakref.ref(activation))
 
 
+def remember_from(activation: Tensor, sources: Sequence[Tensor], rebuild: Callable[..., Tensor]) -> None:
+    """As `remember`, for what is made of other activations; does nothing when one of those would be kept for it only.
+
+    Args:
+        activation: the tensor as handed on to the next layer.
+        sources: the tensors that it was made of.
+        rebuild: makes it again from tensors equal to the sources.
+    """
+    packed = [_packed(source) for source in sources]
+    recipes = [recipe for recipe in packed if recipe is not None]
+    if len(recipes) == len(packed):
+        remember(activation, lambda: rebuild(*(recipe.get() for recipe in recipes)))
+
+
 def recipe_of(tensor: Tensor) -> Callable[[], Tensor]:
     """Returns how to get at a tensor in backward: by its recipe, so that it need not be kept, or else as it is."""
-    if _active:
-        recipe = _active[-1].recipes.get(tensor.untyped_storage().data_ptr())
-        if recipe is not None and recipe.alive() is not None:
-            return _Packed(recipe, tensor.shape, tensor.stride(), int(tensor.storage_offset())).get
+    packed = _packed(tensor)
+    if packed is not None:
+        return packed.get
     kept = tensor.detach()
     return lambda: kept
+
+
+def _packed(tensor: Tensor) -> _Packed | None:
+    recipe = _active[-1].recipes.get(tensor.untyped_storage().data_ptr()) if _active else None
+    # Memory is used again once its tensor is gone, so an address counts only while the activation itself lives.
+    if recipe is None or recipe.alive() is None:
+        return None
+    return _Packed(recipe, tensor.shape, tensor.stride(), int(tensor.storage_offset()))

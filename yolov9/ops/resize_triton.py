@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from yolov9.ops.norm_act_triton import tile_shape
+from yolov9.ops.recompute import remember_from
 from yolov9.ops.rows import as_rows
 
 
@@ -45,21 +46,24 @@ def _reduce_kernel(
     tl.store(target + offs_p.to(tl.int64)[:, None] * columns + offs_c[None, :], total, mask=inside)
 
 
+def _enlarge(x: Tensor, factor: int) -> Tensor:
+    source, stride = as_rows(x)
+    batch, columns, height, width = x.shape
+    shape = (batch, columns, height * factor, width * factor)
+    target = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    rows = batch * shape[2] * shape[3]
+    block_p, block_c = tile_shape(columns)
+    _enlarge_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+        target, source, rows, columns, shape[2], shape[3], stride, FACTOR=factor, BLOCK_P=block_p, BLOCK_C=block_c
+    )
+    return target
+
+
 class _Enlarge(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: int) -> Tensor:
-        source, stride = as_rows(x)
-        batch, columns, height, width = x.shape
-        shape = (batch, columns, height * factor, width * factor)
-        target = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-        rows = batch * shape[2] * shape[3]
-        block_p, block_c = tile_shape(columns)
-        _enlarge_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
-            target, source, rows, columns, shape[2], shape[3], stride,
-            FACTOR=factor, BLOCK_P=block_p, BLOCK_C=block_c,
-        )  # fmt: skip
         ctx.factor = factor
-        return target
+        return _enlarge(x, factor)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -78,4 +82,5 @@ class _Enlarge(torch.autograd.Function):
 def enlarge_fused(x: Tensor, factor: int) -> Tensor:
     """Repeats each pixel of B x C x H x W `factor` times along both sides; see `yolov9.ops.resize.resize_nearest`."""
     result: Tensor = _Enlarge.apply(x, factor)
+    remember_from(result, [x], lambda source: _enlarge(source, factor))
     return result
