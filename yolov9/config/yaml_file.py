@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+BYTE_ORDER_MARK = "\ufeff"
+"""Some editors put it before the text."""
 MAX_BYTES = 16 << 20
 """A data.yaml that names all 21,000 classes of the largest public data set has half a megabyte."""
 MAX_VALUES = 1_000_000
@@ -32,7 +34,7 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
             raise YamlFileError("not a file")
         if facts.st_size > MAX_BYTES:
             raise YamlFileError(f"it has {facts.st_size} bytes, more than {MAX_BYTES}")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = path.read_bytes().decode().removeprefix(BYTE_ORDER_MARK)
         content = yaml.load(text, Loader=yaml.BaseLoader if all_text else yaml.SafeLoader)
         if _values_in(content, {}, set()) > MAX_VALUES:
             raise YamlFileError(f"its aliases stand for more than {MAX_VALUES} values")
