@@ -1,5 +1,7 @@
 """Which word starts what. Each command lives in its own module and is imported when it is called."""
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -13,7 +15,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     setup_logging()
     try:
-        return _dispatch(words)
+        try:
+            return _dispatch(words)
+        finally:
+            sys.stdout.flush()  # While its errors can be caught; Python does it again when it ends.
+    except BrokenPipeError:
+        # Who reads our output, such as `head`, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except UserError as error:
         for line in str(error).splitlines():
             LOG.error("%s", line)

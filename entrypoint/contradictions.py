@@ -186,7 +186,7 @@ def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str
         yield f"--save-period {settings.save_period}: nothing to do with --nosave"
     if settings.noval and settings.patience and request.was_given("patience"):
         yield f"--patience {settings.patience}: nothing to do with --noval, there are no scores to wait for"
-    if settings.resume and settings.continue_run:
+    if request.was_given("resume") and settings.continue_run:
         yield "--continue: nothing to do with --resume, which names the run"
-    if settings.resume and settings.weights:
+    if request.was_given("resume") and settings.weights:
         yield "--weights: nothing to do with --resume, the checkpoint has the weights"

@@ -10,6 +10,7 @@ from entrypoint.request import JobRequest
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
 from yolov9.engine.find_weights import find_weights
+from yolov9.engine.plan_record import PLAN_FILE
 from yolov9.errors import UserError
 
 GRAPHS_DIR = Path(__file__).parents[1] / "yolov9" / "config" / "graphs"
@@ -73,7 +74,7 @@ def _graph(cfg: str) -> str:
 def _model_of_run(weights: Path) -> str | None:
     """A checkpoint in a run folder: the plan beside it says which model it is."""
     try:
-        plan = json.loads((weights.absolute().parents[1] / "plan.json").read_text(encoding="utf-8"))
+        plan = json.loads((weights.absolute().parents[1] / PLAN_FILE).read_text(encoding="utf-8"))
         return next((str(d["value"]) for d in plan["decisions"] if d["name"] == "model"), None)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None

@@ -26,10 +26,10 @@ from entrypoint.units import size_text
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
+from yolov9.engine.plan_record import MEMORY_EVENTS, PLAN_FILE
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
 
-PLAN_FILE = "plan.json"
 CODE_DIR = Path(__file__).parents[1]
 """Folder that holds the packages; on the path of children, whatever the working folder holds."""
 
@@ -175,7 +175,7 @@ def _python_path() -> str:
 def _noted(former: str) -> dict[str, Any]:
     """What the run had noted in its former plan and is to be kept when it goes on."""
     try:
-        return {"memory_events": json.loads(former)["memory_events"]}
+        return {MEMORY_EVENTS: json.loads(former)[MEMORY_EVENTS]}
     except (ValueError, KeyError, TypeError):
         return {}
 

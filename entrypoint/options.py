@@ -153,7 +153,7 @@ def _add(group: argparse._ArgumentGroup, name: str, field: Field[Any], kind: Any
     extra.pop("type", None)
     text = field.metadata["help"].replace("%", "%%")
     default = default_of(field)
-    if default not in (None, "", False):
+    if default not in (None, "", False, []):
         shown = " ".join(map(str, default)) if isinstance(default, list) else default
         text = f"{text} (default: {shown})"
     if kind is bool:

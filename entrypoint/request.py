@@ -94,7 +94,8 @@ def command_parser(command: str, *, report: bool = False) -> Parser:
     groups: dict[str, Sequence[type]] = {"the model and its data": [SETTINGS[command]], "the job": [JobOptions]}
     if report:
         groups["the report"] = [ReportOptions]
-    return build_parser(command, DESCRIPTIONS[command], groups, with_idle=True)
+    prog = f"plan {command}" if report else command
+    return build_parser(prog, DESCRIPTIONS[command], groups, with_idle=True)
 
 
 def make_request(

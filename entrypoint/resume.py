@@ -6,6 +6,7 @@ from pathlib import Path
 from entrypoint.request import Source
 from yolov9.engine.atomic_file import previous_of
 from yolov9.engine.find_weights import newest_run
+from yolov9.engine.plan_record import PLAN_FILE
 from yolov9.errors import UserError
 
 OF_THIS_START = frozenset({"resume", "continue_run", "project", "name", "exist_ok", "config", "strict", "quiet"})
@@ -48,7 +49,7 @@ def interrupted_run(run_dir: Path) -> str:
 
 def resumed_options(run_dir: Path) -> dict[str, Source]:
     """Returns the options that somebody gave when the run started; defaults stay open, the machine may be another."""
-    file = run_dir / "plan.json"
+    file = run_dir / PLAN_FILE
     try:
         given = json.loads(file.read_text(encoding="utf-8"))["request"]
         return {
@@ -69,7 +70,7 @@ def epochs_left(run_dir: Path) -> tuple[int, int] | None:
     if not interrupted_run(run_dir):
         return None
     try:
-        wanted = int(json.loads((run_dir / "plan.json").read_text(encoding="utf-8"))["settings"]["epochs"])
+        wanted = int(json.loads((run_dir / PLAN_FILE).read_text(encoding="utf-8"))["settings"]["epochs"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     try:

@@ -150,7 +150,7 @@ class TrainSettings(RunSettings):
     rect: bool = option(False, "--rect", help="rectangular batches; turns mosaic and shuffling off")
     multi_scale: bool = option(False, "--multi-scale", help="vary the picture size by half up and down")
     resume: str = option(
-        "", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this last.pt"
+        "", "--resume", nargs="?", const="auto", help="go on with the newest run, or with this run or last.pt"
     )
     continue_run: bool = option(
         False,

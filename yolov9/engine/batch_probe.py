@@ -172,7 +172,9 @@ class _Probes:
             images = torch.zeros(shape, dtype=precision.dtype, device=self._device).permute(0, 3, 1, 2)
             with precision.autocast():
                 self._parts.ema.model.predict_with_raw(images)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             raise DoesNotFit from None
         return (torch.cuda.max_memory_reserved(self._device) - before) // VALIDATION_PICTURES
 

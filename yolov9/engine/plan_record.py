@@ -3,14 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yolov9.engine.atomic_file import write_text_atomically
-from yolov9.engine.micro_batches import MemoryEvent
 from yolov9.logs import LOG
 
+if TYPE_CHECKING:
+    from yolov9.engine.micro_batches import MemoryEvent  # Imports torch, and the planner reads this module too.
+
 PLAN_FILE = "plan.json"
-EVENTS = "memory_events"
+MEMORY_EVENTS = "memory_events"
 
 
 def note_in_plan(run_dir: Path, name: str, value: Any) -> None:
@@ -18,7 +20,7 @@ def note_in_plan(run_dir: Path, name: str, value: Any) -> None:
     _change(run_dir, lambda plan: plan.update({name: value}))
 
 
-def record_memory_event(run_dir: Path, event: MemoryEvent, *, epoch: int, batch: int) -> None:
+def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batch: int) -> None:
     """Adds a change of the micro-batch to the plan of a run.
 
     Args:
@@ -28,7 +30,7 @@ def record_memory_event(run_dir: Path, event: MemoryEvent, *, epoch: int, batch:
         batch: loaded batch of that epoch, from 0.
     """
     entry = {"epoch": epoch, "batch": batch, **vars(event)}
-    _change(run_dir, lambda plan: plan.setdefault(EVENTS, []).append(entry))
+    _change(run_dir, lambda plan: plan.setdefault(MEMORY_EVENTS, []).append(entry))
 
 
 def _change(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:

@@ -1,5 +1,7 @@
 """Options that contradict each other: refused, or one line that says which of them gives way."""
 
+from dataclasses import replace
+
 import pytest
 
 from entrypoint.contradictions import check_request, rounded_size
@@ -29,6 +31,12 @@ def lines(argv: str, command: str = "train") -> str:
 )
 def test_one_line_says_what_gives_way(argv: str, words: str) -> None:
     assert words in lines(argv)
+
+
+def test_a_run_that_continue_goes_on_with_is_not_explained_as_if_resume_were_given() -> None:
+    request = make_request("train", ["--continue", "--weights", "y.pt"], variables={})
+    going_on = replace(request, settings=replace(request.settings, resume="runs/train/exp/weights/last.pt"))
+    assert check_request(going_on) == ()
 
 
 @pytest.mark.parametrize(("argv", "words"), [("--augment", "not offered"), ("--save-conf", "--save-txt")])

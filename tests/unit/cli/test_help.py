@@ -1,0 +1,34 @@
+"""The help names each command as it is called, and the output may be cut off."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from entrypoint.bench import run_bench
+from entrypoint.request import command_parser
+
+
+def test_the_help_of_plan_says_how_plan_is_called() -> None:
+    assert command_parser("val", report=True).format_help().startswith("usage: plan val [options]")
+    assert command_parser("val").format_help().startswith("usage: val [options]")
+
+
+def test_an_empty_list_is_not_shown_as_a_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_bench(["--help"])
+    shown = capsys.readouterr().out
+    assert "(default: 60.0)" in shown
+    assert "(default: )" not in shown
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_reader_that_leaves_early_gets_no_traceback(command: str) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = [sys.executable, "-m", "entrypoint", command]
+    done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
