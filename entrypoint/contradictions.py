@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from entrypoint.request import JobRequest
+from entrypoint.options import option_fields
+from entrypoint.request import JobOptions, JobRequest
 from yolov9.config.settings import PredictSettings, TrainSettings
 from yolov9.config.stages import parse_growth, parse_stages
 from yolov9.errors import UserError
@@ -105,7 +106,7 @@ def _bad_name(request: JobRequest) -> Iterator[UserError]:
 
 
 def _out_of_range(request: JobRequest, name: str, needed: str) -> UserError:
-    flag = "--" + name.replace("_", "-")
+    flag = option_fields([type(request.settings), JobOptions])[name][0].metadata["flags"][0]
     return UserError(found=request.source(name), needed=needed, remedy=f"{flag} with such a value, or leave it out")
 
 

@@ -1,12 +1,12 @@
 """`health`: does the trainer of this container make progress? Asked by Docker's HEALTHCHECK every half minute."""
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.host.shm import SHM_DIR
+from entrypoint.options import Parser
 from yolov9.config.environment import read_environment
 from yolov9.engine.heartbeat import Beat, heartbeat_name, read_heartbeat
 
@@ -42,10 +42,13 @@ class Health:
 
 def run_health(argv: Sequence[str]) -> int:
     """Prints one line; returns 0, or 1 when a job is there and does not go on. No job at all is healthy."""
-    parser = argparse.ArgumentParser(prog="health", description="Tells whether the trainer of this container goes on.")
+    parser = Parser(prog="health", description="Tells whether the trainer of this container goes on.")
     parser.add_argument("--root", type=Path, default=Path("/"), help="folder with a proc tree to read")
     parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, help="seconds without a finished batch; default 300"
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        help="seconds without a finished batch; default 300, and an hour before the first",
     )
     parser.add_argument("--steps", type=int, default=0, help="unhealthy until a job has trained so many batches")
     options = parser.parse_args(argv)

@@ -95,6 +95,13 @@ def test_what_cannot_be_is_refused_with_the_option_named(argv: str) -> None:
     assert argv.split()[0] in caught.value.found
 
 
+@pytest.mark.parametrize("argv", ["--batch 0", "--img 16", "--jobs 0"])
+def test_the_remedy_spells_the_option_as_the_readme_does(argv: str) -> None:
+    with pytest.raises(UserError) as caught:
+        lines(argv)
+    assert caught.value.remedy.startswith(argv.split()[0] + " ")
+
+
 def test_an_empty_name_is_refused() -> None:
     with pytest.raises(UserError, match="no name of a folder"):
         check_request(make_request("train", ["--name", ""], variables={}))

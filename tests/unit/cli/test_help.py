@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from entrypoint.bench import run_bench
+from entrypoint.cli import main
 from entrypoint.request import command_parser
+from yolov9.errors import ExitCode
 
 
 def test_the_help_of_plan_says_how_plan_is_called() -> None:
@@ -22,6 +24,13 @@ def test_an_empty_list_is_not_shown_as_a_default(capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "(default: 60.0)" in shown
     assert "(default: )" not in shown
+
+
+@pytest.mark.parametrize("command", ["train", "plan", "check", "bench", "health"])
+def test_an_unknown_option_gets_the_three_lines_of_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--no-such-option"]) == ExitCode.USAGE
+    shown = capsys.readouterr().err
+    assert [word for word in ("found:", "needed:", "type:", "--no-such-option") if word not in shown] == []
 
 
 @pytest.mark.parametrize("command", ["check", "plan"])
