@@ -40,7 +40,7 @@ def plan_window(window: int, samples_at_a_time: int, imgsz: int) -> WindowLayout
         window: how many samples partners are chosen from.
         samples_at_a_time: samples that may be in the making at once. There are so many places that none of them uses a
             place that another one still needs, so that nothing has to be locked or copied.
-        imgsz: training size; pictures here are less than twice as long.
+        imgsz: training size; there is room for pictures up to twice as long.
     """
     longest = 2 * imgsz
     return WindowLayout(window + LAG + samples_at_a_time + 1, round_up_to_page(longest * longest * CHANNELS))
@@ -72,7 +72,13 @@ class Window:
         return self._pixels(place, height, width) if found == number else None
 
     def put(self, sequence: int, number: int, picture: Picture) -> None:
-        """Shows a picture to the others."""
+        """Shows a picture to the others.
+
+        One that is larger than its place is left out: a photograph more than 16 times as long as the training size is
+        that even at the strongest reduction. The others then decode it themselves.
+        """
+        if picture.nbytes > self._layout.place_bytes:
+            return
         place = sequence % self._layout.places
         height, width = picture.shape[:2]
         self._heads[place, 0] = EMPTY

@@ -120,3 +120,14 @@ def test_a_picture_is_found_under_its_sequence_number_only():
     assert window.get(7, 4) is None
     window.put(7 + layout.places, 4, picture[:2])
     assert window.get(7, 3) is None
+
+
+def test_a_picture_larger_than_its_place_leaves_the_next_place_alone():
+    layout = plan_window(1, 1, imgsz=32)
+    window = Window(layout, np.zeros(layout.total_bytes, np.uint8), empty_heads(layout))
+    window.put(1, 7, np.full((8, 8, 3), 5, np.uint8))
+    window.put(0, 6, np.full((200, 200, 3), 9, np.uint8))
+    assert window.get(0, 6) is None
+    kept = window.get(1, 7)
+    assert kept is not None
+    assert (kept == 5).all()
