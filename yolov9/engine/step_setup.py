@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch.optim import Optimizer
 
 from yolov9.engine.distributed import Ranks, copy_from_first
@@ -12,8 +13,10 @@ from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_para
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import scaled_weight_decay
 from yolov9.engine.step import TrainStep
+from yolov9.logs import LOG
 from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import DetectionModel
+from yolov9.ops.norm_act import triton_is_installed
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ def make_step(
         search: let cuDNN try all its kernels for the first batch shape.
     """
     settings, recipe, precision = context.settings, context.recipe, context.precision
+    say_missing_kernels(precision.device)
     model = place_model(model, precision, ranks, sync_bn=settings.sync_bn)
     copy_from_first(list(model.state_dict().values()), ranks)
     groups = group_parameters(model)
@@ -70,3 +74,9 @@ def make_step(
         plain=settings.plain_step,
     )
     return StepParts(model, loss, groups, optimizer, ema, step)
+
+
+def say_missing_kernels(device: torch.device) -> None:
+    """Logs that a GPU will be slower than it could be, when Triton is not there."""
+    if device.type == "cuda" and not triton_is_installed():
+        LOG.warning("Triton is not installed: the training step uses PyTorch's own operations, which are slower")
