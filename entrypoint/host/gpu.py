@@ -80,10 +80,10 @@ def _given(given: Mapping[str, Any]) -> GpuFacts:
     devices = tuple(_given_gpu(position, entry) for position, entry in enumerate(given.get("gpus") or []))
     return GpuFacts(
         devices=devices,
-        driver=given.get("driver"),
-        cuda=given.get("cuda"),
+        driver=_text(given.get("driver")),
+        cuda=_text(given.get("cuda")),
         source="facts.json" if devices else "none",
-        problem=given.get("nvml_error"),
+        problem=_text(given.get("nvml_error")),
     )
 
 
@@ -97,10 +97,18 @@ def _given_gpu(position: int, entry: Mapping[str, Any]) -> Gpu:
         total_bytes=total,
         free_bytes=int(entry.get("free", total)),
         capability=(int(capability[0]), int(capability[1])) if capability else None,
-        utilisation_percent=entry.get("utilisation"),
+        utilisation_percent=_number(entry.get("utilisation")),
         processes=tuple(
-            GpuProcess(pid=int(p["pid"]), used_bytes=p.get("used"), name=str(p.get("name", "")))
+            GpuProcess(pid=int(p["pid"]), used_bytes=_number(p.get("used")), name=str(p.get("name", "")))
             for p in entry.get("processes", [])
         ),
         is_mig=bool(entry.get("mig", False)),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from yolov9.errors import UserError
+
 GIVEN_FILE = "facts.json"
 """In a fake root folder: facts that the kernel does not keep in files (affinity, /dev/shm use, GPUs, wheels)."""
 
@@ -57,13 +59,32 @@ def open_tree(root: str | Path = "/") -> Tree:
     """Returns the tree of a root folder; reads `facts.json` when the folder is a fake one and has it.
 
     Raises:
-        ValueError: `facts.json` is there and is not a JSON mapping.
+        UserError: there is no such folder, or its `facts.json` is not a JSON mapping.
     """
     path = Path(root)
+    if not path.is_dir():
+        raise UserError(
+            found=f"--root {root}: no such folder",
+            needed="a folder with files as the kernel names them, such as proc/meminfo",
+            remedy="--root FOLDER, or leave it out for this machine",
+        )
     file = path / GIVEN_FILE
     if path == Path("/") or not file.is_file():
         return Tree(path)
-    given = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise bad_given(file, str(error)) from None
     if not isinstance(given, dict):
-        raise ValueError(f"{file} is not a mapping")
+        raise bad_given(file, "not a mapping")
     return Tree(path, given)
+
+
+def bad_given(file: Path, problem: str) -> UserError:
+    """Returns the error for a `facts.json` that describes no machine."""
+    return UserError(
+        found=f"{file}: {problem}",
+        needed="a JSON mapping with numbers of bytes, as in "
+        '{"affinity": 8, "shm": {"size": 67108864}, "gpus": [{"total": 8589934592}]}',
+        remedy=f"correct {file}, or remove it",
+    )

@@ -58,7 +58,8 @@ def read_wheel(tree: Tree) -> WheelFacts:
     """Returns what `wheel` in facts.json says, else what is installed here."""
     given: dict[str, Any] | None = tree.given.get("wheel")
     if given is not None:
-        return WheelFacts(torch=given.get("torch"), cuda=given.get("cuda"))
+        torch, cuda = given.get("torch"), given.get("cuda")
+        return WheelFacts(torch=None if torch is None else str(torch), cuda=None if cuda is None else str(cuda))
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return WheelFacts(torch=None, cuda=None)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.host import read_facts
 from entrypoint.host.gpu import read_gpus
 from entrypoint.host.tree import open_tree
 from entrypoint.host.wheel import WheelFacts, read_wheel, version_pair
+from yolov9.errors import UserError
 
 FAKE_NVML = Path("/var/lib/fake-gpu/lib")
 MakeTree = Callable[..., Path]
@@ -108,3 +110,27 @@ def test_nvml_is_read_and_what_does_not_answer_is_said(tmp_path: Path, broken: s
         assert first["processes"][0] == {"pid": 7, "used_bytes": 9000 << 20, "name": "x"}
         assert facts["devices"][1]["capability"] == [7, 5]
         assert (facts["driver"], facts["cuda"]) == ("580.65.06", "13.0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "NaN",
+        '{"affinity": "x"}',
+        '{"gpus": [{}]}',
+        '{"gpus": 3}',
+        '{"shm": 1}',
+        '{"shm": {"size": Infinity}}',
+    ],
+)
+def test_a_machine_on_paper_with_odd_values_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "facts.json").write_text(text)
+    with pytest.raises(UserError, match=r"facts\.json"):
+        read_facts(tmp_path)
+
+
+def test_a_root_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        read_facts(tmp_path / "none")
