@@ -5,6 +5,7 @@ import signal
 from typing import Any
 
 from yolov9.data.loader_settings import LoaderSettings
+from yolov9.errors import DataError
 from yolov9.logs import LOG
 
 MAX_UNREADABLE_SHARE = 0.1
@@ -15,6 +16,19 @@ MIN_UNREADABLE = 3
 
 class LoaderError(RuntimeError):
     """The loader cannot go on."""
+
+
+class UnreadablePicturesError(DataError, LoaderError):
+    """Too many pictures cannot be read any more: their disk or their files have to be put right."""
+
+
+def unreadable_pictures(problem: str) -> UnreadablePicturesError:
+    """Returns the error that says how many pictures cannot be read, and why the last one."""
+    return UnreadablePicturesError(
+        found=problem,
+        needed="pictures that can be read as long as the run takes",
+        remedy="mend the files or their disk, or raise --worker-timeout for a slow one; train --resume goes on",
+    )
 
 
 class FailureLog:
@@ -45,7 +59,7 @@ class FailureLog:
         """Notes a picture that cannot be read.
 
         Raises:
-            LoaderError: there are too many of them.
+            UnreadablePicturesError: there are too many of them.
         """
         if picture in self._unreadable:
             return
@@ -53,7 +67,7 @@ class FailureLog:
         stands_in = "another one stands in" if self._settings.mode == "train" else "it is left out of the scores"
         LOG.warning("cannot read %s: %s; %s", self._name(picture), reason, stands_in)
         if len(self._unreadable) > self._limit:
-            raise LoaderError(
+            raise unreadable_pictures(
                 f"{len(self._unreadable)} of {len(self._settings.index)} pictures became unreadable since the scan, "
                 f"the last one {self._name(picture)}: {reason}"
             )

@@ -18,6 +18,7 @@ import pytest
 from yolov9.data.failures import LoaderError
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader import open_loader
+from yolov9.errors import DataError
 
 
 def kill_one(pids, turn):
@@ -161,8 +162,9 @@ def test_too_many_unreadable_pictures_end_the_run_with_the_name_of_one(new_data_
     for number in range(6):
         (images / f"p00{number}.png").unlink()
     named = pytest.raises(LoaderError, match=r"4 of 12 pictures became unreadable.*p00\d\.png")
-    with open_loader(settings(index=index, workers=workers)) as loader, named:
+    with open_loader(settings(index=index, workers=workers)) as loader, named as raised:
         list(released(loader.epoch(0)))
+    assert isinstance(raised.value, DataError), "something the user can put right ends with 65 and no traceback"
 
 
 def test_workers_that_always_die_end_the_run(new_data_set, settings):
