@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -34,6 +35,8 @@ FLAGS = (
     "-ffp-contract=off",
 )
 COMPILE_TIMEOUT_S = 60.0
+ELF_MAGIC = b"\x7fELF"
+"""How a library begins; a wrapper that calls no compiler may report success all the same."""
 
 
 def share_compiled_colour(cache_dir: Path | None) -> int | None:
@@ -56,7 +59,7 @@ def load_colour(fd: int | None) -> ChangeColours:
         return bgr_to_rgb_with_hsv
     try:
         function = ctypes.CDLL(f"/proc/self/fd/{fd}").recolour
-    except OSError as error:  # memory that may not be executed
+    except (OSError, AttributeError) as error:  # memory that may not be executed, or a library without the function
         LOG.info("colours are changed by OpenCV: %s", error)
         return bgr_to_rgb_with_hsv
     function.argtypes = [
@@ -87,15 +90,18 @@ def _library(cache_dir: Path | None) -> bytes | None:
         LOG.info("colours are changed by OpenCV, which makes loading about a tenth slower: there is no C compiler")
         return None
     cache_dir = _writable(cache_dir)
-    kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
     try:
-        if kept is not None and _is_ours(kept):
-            return kept.read_bytes()
+        kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
+        if kept is not None and (library := _kept_library(kept)) is not None:
+            return library
         with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
             made = Path(folder) / SOURCE.with_suffix(".so").name
             _compile(compiler, made)
-            made.chmod(stat.S_IRWXU)
             library = made.read_bytes()
+            if not library.startswith(ELF_MAGIC):
+                raise OSError(f"{compiler} made no library")
+            made.write_bytes(library + hashlib.sha256(library).digest())
+            made.chmod(stat.S_IRWXU)
             if kept is not None:
                 with contextlib.suppress(OSError):  # somebody else's file of that name
                     made.replace(kept)
@@ -116,6 +122,16 @@ def _writable(folder: Path | None) -> Path | None:
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
+def _kept_library(path: Path) -> bytes | None:
+    """Returns what an earlier run kept; None when there is none, or when a power cut or a full disk left a part."""
+    if not _is_ours(path):
+        return None
+    content = path.read_bytes()
+    size = len(content) - hashlib.sha256().digest_size
+    library, digest = content[: max(0, size)], content[max(0, size) :]
+    return library if hashlib.sha256(library).digest() == digest else None
+
+
 def _is_ours(path: Path) -> bool:
     """What others could have written is not executed."""
     try:
@@ -133,9 +149,25 @@ def _key(compiler: str) -> str:
 
 
 def _compile(compiler: str, made: Path) -> None:
+    """Runs the compiler. Its messages go to a file: what it started could hold a pipe open for longer than it lives.
+
+    Raises:
+        OSError: it failed.
+        subprocess.TimeoutExpired: it hung; it and all that it started were ended.
+    """
     command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, env=child_environment({}), check=False
-    )
-    if done.returncode:
-        raise OSError(f"{compiler}: {done.stderr.strip().splitlines()[:1]}")
+    messages = made.with_suffix(".log")
+    with (
+        messages.open("wb") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment({}), process_group=0
+        ) as process,
+    ):
+        try:
+            status = process.wait(COMPILE_TIMEOUT_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if status:
+        first = messages.read_text(encoding="utf-8", errors="replace").strip().splitlines()[:1]
+        raise OSError(f"{compiler}: {first}")

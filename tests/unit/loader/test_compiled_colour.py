@@ -85,14 +85,28 @@ def test_without_a_compiler_opencv_does_it_and_that_is_said(monkeypatch, tmp_pat
     assert "no C compiler" in caplog.text
 
 
-def test_a_compiler_that_fails_is_said(monkeypatch, tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no such processor >&2; exit 1", "no such processor"),
+        ("printf '\\377\\376' >&2; exit 1", "compiling failed"),
+        ("sleep 1000 & wait", "timed out"),
+        ('echo no library > "${@: -1}"', "made no library"),
+        ("exit 0", "compiling failed"),
+    ],
+)
+def test_a_compiler_that_fails_is_said(monkeypatch, tmp_path, caplog, script, words):
+    """In any way: messages in no known letters, one that hangs with what it started, and one that does nothing."""
     caplog.set_level("INFO")
     broken = tmp_path / "cc"
-    broken.write_text("#!/bin/sh\necho no such processor >&2\nexit 1\n")
+    broken.write_text(f"#!/bin/bash\n{script}\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert load_colour(share_compiled_colour(None)) is bgr_to_rgb_with_hsv
-    assert "no such processor" in caplog.text
+    monkeypatch.setattr(module, "COMPILE_TIMEOUT_S", 2.0)
+    kept = tmp_path / "kept"
+    assert load_colour(share_compiled_colour(kept)) is bgr_to_rgb_with_hsv
+    assert words in caplog.text
+    assert not list(kept.iterdir()), "nothing that failed is kept"
 
 
 def test_the_result_is_kept_for_later_runs(compiled, tmp_path):
@@ -121,3 +135,16 @@ def test_a_cache_folder_that_cannot_be_made_is_done_without(compiled, tmp_path):
     module._library.cache_clear()
     (tmp_path / "file").write_text("")
     assert load_colour(share_compiled_colour(tmp_path / "file" / "cache")) is not bgr_to_rgb_with_hsv
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5])
+def test_a_part_of_a_kept_file_is_not_loaded(compiled, tmp_path, part):
+    """A power cut may leave one; code that is cut off would end every loader process."""
+    module._library.cache_clear()
+    share_compiled_colour(tmp_path)
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[: int(part * len(whole))])
+    module._library.cache_clear()
+    assert load_colour(share_compiled_colour(tmp_path)) is not bgr_to_rgb_with_hsv
+    assert kept.read_bytes() == whole
