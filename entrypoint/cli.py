@@ -29,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.STOPPED_RESUMABLE)
+    except Exception:
+        LOG.exception("internal error; please report it with the lines below")
+        return int(ExitCode.INTERNAL)
 
 
 def _dispatch(words: list[str]) -> int:
