@@ -139,6 +139,9 @@ def _growing(request: JobRequest, settings: TrainSettings) -> Iterator[UserError
                 found=f"--stages and {flag}", needed="one of them: both set the picture size", remedy="--stages alone"
             )
     total = sum(stage.epochs for stage in stages)
+    for name, number in (("imgsz", max((stage.imgsz for stage in stages), default=0)), ("epochs", total)):
+        if number > HIGHEST[name]:
+            yield _out_of_range(request, "stages", f"sizes of at most {HIGHEST['imgsz']}, {HIGHEST['epochs']} epochs")
     if stages and request.was_given("epochs") and settings.epochs < total:
         yield UserError(
             found=f"--stages {settings.stages}, {total} epochs together, and --epochs {settings.epochs}",
@@ -171,12 +174,14 @@ def _settled(request: JobRequest) -> Iterator[str]:
 
 
 def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str]:
+    total = sum(stage.epochs for stage in parse_stages(settings.stages))
+    epochs = total if total and not request.was_given("epochs") else settings.epochs
     if settings.rect:
         yield "--rect: batches are grouped by shape, so mosaic, mixup and shuffling are off"
     if settings.rect and settings.close_mosaic:
         yield f"--close-mosaic {settings.close_mosaic}: nothing to do, --rect turns mosaic off from the start"
-    elif settings.close_mosaic >= settings.epochs:
-        yield f"--close-mosaic {settings.close_mosaic}: not less than --epochs {settings.epochs}, so mosaic is never on"
+    elif settings.close_mosaic >= epochs:
+        yield f"--close-mosaic {settings.close_mosaic}: not less than {epochs} epochs, so mosaic is never on"
     if settings.autoanchor or settings.noautoanchor:
         yield "--autoanchor, --noautoanchor: nothing to do, YOLOv9 has no anchors"
     if settings.label_smoothing:

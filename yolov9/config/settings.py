@@ -61,7 +61,7 @@ class TrainSettings(RunSettings):
     hyp: str = option("scratch-high", "--hyp", help="recipe by name or a YAML file")
     epochs: int = option(100, "--epochs", help="passes over the training pictures")
     batch_size: int | None = option(
-        None, "--batch", "--batch-size", type=int, help="pictures per forward pass; -1 or none: what the memory allows"
+        None, "--batch", "--batch-size", type=int, help="pictures per forward pass; none given, or -1: what fits"
     )
     micro_batch: int | None = None
     """Pictures that go through the network at a time; the plan sets it. None: all that are loaded, `batch_size`."""
