@@ -8,12 +8,11 @@ from typing import Any
 
 from entrypoint.options import option_fields
 from entrypoint.request import JobOptions, JobRequest
+from yolov9.config.picture_size import STRIDE, rounded_size
 from yolov9.config.settings import PredictSettings, TrainSettings
 from yolov9.config.stages import parse_growth, parse_stages
 from yolov9.errors import UserError
 
-STRIDE = 32
-"""Deepest feature map of every YOLOv9 model: one cell per 32 pixels."""
 LONGEST_NAME = 240
 """Bytes; file systems take 255, and a number may be appended."""
 HIGHEST = {
@@ -40,11 +39,6 @@ def check_request(request: JobRequest) -> tuple[str, ...]:
     for problem in (*_ranges(request), *_bad_name(request), *_impossible(request)):
         raise problem
     return tuple(_settled(request))
-
-
-def rounded_size(imgsz: int) -> int:
-    """Returns the next picture size that the model's stride divides."""
-    return math.ceil(imgsz / STRIDE) * STRIDE
 
 
 def _ranges(request: JobRequest) -> Iterator[UserError]:

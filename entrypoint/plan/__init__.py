@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from entrypoint.contradictions import check_request, rounded_size
+from entrypoint.contradictions import check_request
 from entrypoint.host import HostFacts
 from entrypoint.plan.batch import decide_amp, decide_batch, gpu_share
 from entrypoint.plan.cpus import cpu_share, decide_fixed_workers, decide_threads, decide_workers
@@ -18,6 +18,7 @@ from entrypoint.plan.processes import fit_processes
 from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
+from yolov9.config.picture_size import rounded_size
 from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
 from yolov9.config.stages import parse_stages
 from yolov9.errors import ExitCode, UserError

@@ -8,6 +8,7 @@ from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
 from yolov9.config.gpu_share import OVERHEAD_BYTES
+from yolov9.config.picture_size import LARGEST_SCALE
 from yolov9.config.settings import FIND_FASTEST, FIND_LARGEST, DetectSettings, TrainSettings
 from yolov9.errors import ExitCode, UserError
 
@@ -17,8 +18,6 @@ VALIDATION_BATCH = 32
 """Usual batch of `val`; larger ones gain little."""
 CPU_MEMORY_SHARE = 0.5
 """Share of the available memory that a batch on the CPU may take; the rest is for loader and file pages."""
-LARGEST_MULTI_SCALE = 1.5
-"""`--multi-scale` goes up to this multiple of the picture size."""
 NAN_IN_FP16 = "GTX 16"
 """Cards without tensor cores whose fp16 convolutions return NaN."""
 
@@ -131,7 +130,7 @@ class _Room:
 def _room(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str) -> _Room:
     settings = request.settings
     train = isinstance(settings, TrainSettings)
-    size = settings.imgsz * (LARGEST_MULTI_SCALE if isinstance(settings, TrainSettings) and settings.multi_scale else 1)
+    size = settings.imgsz * (LARGEST_SCALE if isinstance(settings, TrainSettings) and settings.multi_scale else 1)
     picture = picture_bytes(request.model, int(size), train=train, float32=amp == "off")
     weights = model_bytes(request.model, train=train)
     if not gpus:

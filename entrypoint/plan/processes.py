@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from entrypoint.host import HostFacts
 from entrypoint.plan.decision import Decision
+from entrypoint.plan.host_memory import LOADERS_OF_TRAINING
 from entrypoint.request import JobRequest
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import UserError
@@ -15,8 +16,7 @@ FEWEST_ON_GPU = 48
 """An estimate: threads of CUDA and of the kernel compiler come on top."""
 BESIDE_LOADERS = 16
 """Init, supervisor, trainer and its background threads, health check; computing threads come on top, twice."""
-OF_CUDA = 24
-"""The difference between the two above."""
+OF_CUDA = FEWEST_ON_GPU - FEWEST
 
 
 def check_processes(facts: HostFacts, *, on_gpu: bool = False) -> None:
@@ -56,7 +56,7 @@ def fit_processes(
     limit = facts.limits.processes
     if limit is None:
         return workers
-    loaders = 2 if isinstance(request.settings, TrainSettings) else 1
+    loaders = LOADERS_OF_TRAINING if isinstance(request.settings, TrainSettings) else 1
     rest = BESIDE_LOADERS + 2 * threads + (OF_CUDA if on_gpu else 0)
     most = max(1, (limit // request.job.jobs // ranks - rest) // loaders)
     if workers.value <= most:

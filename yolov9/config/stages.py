@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
+from yolov9.config.picture_size import STRIDE
 from yolov9.errors import UserError
-
-STRIDE = 32
-"""Picture sizes are multiples of the coarsest stride of the models."""
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,8 @@ class Window:
         self._heads[place, 0] = EMPTY
         self._pixels(place, height, width)[...] = picture
         self._heads[place, 1:] = height, width
-        self._heads[place, 0] = (
-            number  # last: whoever reads it, or is killed before it, finds all of the rest or nothing
-        )
+        # Last: whoever reads it, also after this process was killed before it, finds all of the rest or nothing.
+        self._heads[place, 0] = number
 
     def _pixels(self, place: int, height: int, width: int) -> Picture:
         start = place * self._layout.place_bytes

@@ -7,7 +7,6 @@ loaded at a time lie on the GPU. cuDNN does not search for kernels, which would 
 """
 
 import copy
-import math
 import time
 from dataclasses import dataclass
 
@@ -15,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yolov9.config.picture_size import LARGEST_SCALE, rounded_size
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.data import DatasetIndex
 from yolov9.data.loader_settings import MOSAIC_PICTURES
 from yolov9.data.sample import MIXED_SAMPLES
 from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
-from yolov9.engine.device_batch import STRIDE
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
 from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
@@ -32,8 +31,6 @@ from yolov9.logs import LOG
 from yolov9.loss import pack_targets
 from yolov9.model import DetectionModel
 
-LARGEST_SCALE = 1.5
-"""`--multi-scale` goes up to this multiple of the picture size."""
 BATCHES_ON_DEVICE = 2
 """The batch that is worked on, and the next one that is copied meanwhile."""
 VALIDATION_PICTURES = 2
@@ -124,7 +121,7 @@ class _Probes:
     def __init__(self, context: RunContext, model: DetectionModel, boxes: int) -> None:
         settings, self._precision = context.settings, context.precision
         scale = LARGEST_SCALE if settings.multi_scale else 1.0
-        self.side = math.ceil(settings.imgsz * scale / STRIDE) * STRIDE
+        self.side = rounded_size(settings.imgsz * scale)
         self._loaded, self._device = context.batch, context.precision.device
         self._parts: StepParts | None = make_step(context, copy.deepcopy(model), Ranks(), search=False)
         self._table = self._targets(boxes)

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from yolov9.config.picture_size import fitting_size
 from yolov9.data.index import SINGLE_CLASS_NAME
 from yolov9.data.letterbox import LetterboxPlan, letterbox
 from yolov9.engine.parts_that_fit import PartsThatFit
-from yolov9.engine.picture_size import fitting_size
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
 from yolov9.logs import LOG

@@ -1,6 +1,5 @@
 """Brings batches from the loader's memory to the device while the device works on the batch before."""
 
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -10,11 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from yolov9.config.picture_size import LARGEST_SCALE, STRIDE, rounded_size
 from yolov9.data.loader import Batch
 from yolov9.loss import pack_targets
 
-STRIDE = 32
-"""Picture sides are multiples of the coarsest stride of the models."""
 GREY_LEVELS = 255.0
 
 
@@ -40,14 +38,14 @@ class MultiScale:
     def size(self, iteration: int) -> int:
         """Longer side in pixels; a function of seed and iteration, so the same on all ranks and after a resume."""
         generator = random.Random(f"{self.seed} {iteration}")
-        return generator.randrange(self.imgsz // 2, self.imgsz * 3 // 2 + STRIDE) // STRIDE * STRIDE
+        return generator.randrange(self.imgsz // 2, int(self.imgsz * LARGEST_SCALE) + STRIDE) // STRIDE * STRIDE
 
     def apply(self, images: Tensor, iteration: int) -> Tensor:
         """Resizes a batch; the shape of rectangular batches is kept up to the stride."""
         factor = self.size(iteration) / max(images.shape[2:])
         if factor == 1:
             return images
-        size = [math.ceil(side * factor / STRIDE) * STRIDE for side in images.shape[2:]]
+        size = [rounded_size(side * factor) for side in images.shape[2:]]
         return functional.interpolate(images, size=size, mode="bilinear", align_corners=False)
 
 

@@ -3,10 +3,10 @@
 from yolov9.data import DatasetIndex
 from yolov9.data.cache import plan_cache
 from yolov9.data.loader import LoaderSettings
+from yolov9.engine.gpu_memory import BYTES_PER_GB
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import mosaic_off_epoch
 
-BYTES_PER_GB = 1e9
 VALIDATION_PAD = 0.5
 """Border of rectangular validation batches, in strides; the published scores use it."""
 VALIDATION_BATCH_FACTOR = 2

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from yolov9.config.environment import read_environment
+from yolov9.config.picture_size import fitting_size
 from yolov9.config.settings import ValSettings
 from yolov9.data import DatasetConfig, DatasetIndex, load_dataset_config
 from yolov9.data.loader import LoaderSettings, open_loader
@@ -20,15 +21,12 @@ from yolov9.engine.final_validation import BatchPictures, class_table, draw_diag
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.label_rows import label_text
-from yolov9.engine.picture_size import fitting_size
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.validate import ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
 from yolov9.logs import LOG
 from yolov9.model import DetectionModel, fuse, load_weights
 
-STRIDE = 32
-"""Largest stride of every model; the loader starts before the weights are read."""
 DEFAULT_BATCH = 32
 """Pictures per forward pass when nobody planned it; the default of the published script."""
 DEFAULT_WORKERS = 1
@@ -128,7 +126,7 @@ def _loader_settings(settings: ValSettings, index: DatasetIndex, *, pin: bool) -
     batch = settings.batch_size
     return LoaderSettings(
         index=index,
-        imgsz=fitting_size(settings.imgsz, STRIDE),
+        imgsz=fitting_size(settings.imgsz),  # of every model: the weights are not read yet
         batch_size=DEFAULT_BATCH if batch is None or batch < 1 else batch,
         workers=DEFAULT_WORKERS if settings.workers is None else max(0, settings.workers),
         seed=settings.seed,

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from entrypoint.contradictions import check_request, rounded_size
+from entrypoint.contradictions import check_request
 from entrypoint.request import make_request
+from yolov9.config.picture_size import rounded_size
 from yolov9.errors import UserError
 
 

@@ -9,6 +9,7 @@ import pytest
 from entrypoint.cli import main
 from yolov9.config.environment import read_environment
 from yolov9.engine.heartbeat import Beat, Heartbeat, heartbeat_file, read_heartbeat
+from yolov9.logs import LOG
 
 PLAN = "/runs/train/exp/plan.json"
 TRAINER = f"python\0-P\0-m\0yolov9\0{PLAN}\0"
@@ -143,10 +144,13 @@ def test_a_link_that_somebody_left_in_its_place_is_not_followed(tmp_path: Path) 
         assert read_heartbeat(tmp_path / "beat.json") is not None
 
 
-def test_a_folder_that_cannot_be_written_does_not_disturb_the_training(tmp_path: Path) -> None:
-    with Heartbeat(tmp_path / "absent" / "beat.json") as heart:
+def test_a_folder_that_cannot_be_written_is_said_once_and_disturbs_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", LOG.name), Heartbeat(tmp_path / "absent" / "beat.json") as heart:
         heart.step("training")
         heart.beat("validation")
+    assert caplog.text.count("no heartbeat for `health`") == 1
 
 
 def test_a_file_with_other_content_is_no_heartbeat(tmp_path: Path) -> None:

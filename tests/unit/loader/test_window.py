@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from entrypoint.plan.host_memory import WINDOW_LAG
 from yolov9.config.recipe import Recipe
 from yolov9.data import reader
 from yolov9.data.loader import open_loader
@@ -131,3 +132,7 @@ def test_a_picture_larger_than_its_place_leaves_the_next_place_alone():
     kept = window.get(1, 7)
     assert kept is not None
     assert (kept == 5).all()
+
+
+def test_the_plan_of_the_memory_counts_the_same_lag() -> None:
+    assert WINDOW_LAG == LAG
