@@ -24,7 +24,7 @@ from yolov9.engine.plan_record import note_in_plan
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import Schedule, lr_shape, scaled_recipe
 from yolov9.engine.step import TrainStep
-from yolov9.engine.step_setup import make_step
+from yolov9.engine.step_setup import make_step, search_pays
 from yolov9.logs import LOG
 from yolov9.loss import DetectionLoss
 from yolov9.model import DetectionModel
@@ -123,7 +123,8 @@ def _assemble(
     micro_batch = None if settings.micro_batch in FIND else settings.micro_batch
     if choice is not None:
         micro_batch = choice.found.pictures
-    parts = make_step(context, model, context.ranks, micro_batch=micro_batch)
+    search = search_pays(context.settings.epochs * train_loader.batches_per_epoch)
+    parts = make_step(context, model, context.ranks, micro_batch=micro_batch, search=search)
     if settings.scale_lr:
         recipe = scaled_recipe(recipe, context.pictures_per_step)
         LOG.info(

@@ -18,6 +18,9 @@ from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import DetectionModel
 from yolov9.ops.norm_act import triton_is_installed
 
+SEARCH_PAYS_FROM_BATCHES = 5000
+"""cuDNN's search takes 7 to 10 s at the start, and saves 3 to 6 % of each batch (docs/measurements.md): 1 to 4 ms."""
+
 
 @dataclass(frozen=True)
 class StepParts:
@@ -80,3 +83,8 @@ def say_missing_kernels(device: torch.device) -> None:
     """Logs that a GPU will be slower than it could be, when Triton is not there."""
     if device.type == "cuda" and not triton_is_installed():
         LOG.warning("Triton is not installed: the training step uses PyTorch's own operations, which are slower")
+
+
+def search_pays(batches: int) -> bool:
+    """Tells whether a run of so many batches is shorter when cuDNN first tries all its kernels."""
+    return batches >= SEARCH_PAYS_FROM_BATCHES
