@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,3 @@ def _environment(variables: Mapping[str, str] | None) -> Environment:
         raise UserError(
             found=str(error), needed="a number", remedy="unset the variable", exit_code=ExitCode.USAGE
         ) from None
-
-
-def settings_as_dict(settings: RunSettings) -> dict[str, Any]:
-    """Returns settings as plain values, as stored with a run."""
-    return asdict(settings)

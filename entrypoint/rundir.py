@@ -8,13 +8,11 @@ from pathlib import Path
 
 from entrypoint.host.storage import FolderFacts, read_folder
 from entrypoint.host.tree import open_tree
-from entrypoint.units import MIB, size_text
+from entrypoint.units import size_text
 from yolov9.errors import ExitCode, UserError
 
 DIRECTORY_MODE = 0o777
 """The umask decides, as for any program."""
-LITTLE_SPACE_BYTES = 200 * MIB
-"""A run writes two checkpoints and pictures; below this a warning is due."""
 
 
 def make_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> Path:

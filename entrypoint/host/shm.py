@@ -4,7 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from entrypoint.host.mounts import mount_of, read_mounts
+from entrypoint.host.mounts import read_mounts
 from entrypoint.host.tree import Tree
 
 SHM_DIR = "/dev/shm"
@@ -39,12 +39,6 @@ def read_shm(tree: Tree) -> ShmFacts:
     if mount is None:
         return ShmFacts(present=False)
     return ShmFacts(present=True, size_bytes=_size(mount.option("size")), writable=not read_only)
-
-
-def is_on_shm(path: str, tree: Tree) -> bool:
-    """True when a folder lies on /dev/shm."""
-    mount = mount_of(path, read_mounts(tree))
-    return mount is not None and mount.point == SHM_DIR
 
 
 def _measured(read_only: bool) -> ShmFacts:

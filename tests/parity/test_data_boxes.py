@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from yolov9.config.picture_size import rounded_size
 from yolov9.data.box_convert import xywhn_to_xyxy, xyxy_to_xywhn
-from yolov9.data.letterbox import round_up
 from yolov9.engine.coco_scores import CocoAnnotations
 from yolov9.ops.boxes import scale_boxes
 
@@ -46,12 +46,12 @@ def test_boxes_go_back_by_a_given_ratio_and_border(boxes):
 def test_picture_size_is_rounded_up_to_the_stride(boxes):
     for pair, expected in boxes["check_img_size"].items():
         size, stride = (int(part) for part in pair.split("/"))
-        assert round_up(size, stride) == expected
+        assert rounded_size(size, stride) == expected
 
 
 def test_channels_are_rounded_up_to_a_multiple_of_8(boxes):
     for channels, expected in boxes["make_divisible_8"].items():
-        assert round_up(float(channels), 8) == expected
+        assert rounded_size(float(channels), 8) == expected
 
 
 def test_80_classes_get_the_category_ids_of_coco(boxes, tmp_path):

@@ -16,8 +16,6 @@ from yolov9.data.headers import ImageHeader, TruncatedHeaderError, parse_header
 
 MAX_PIXELS = 178_956_970
 """Largest picture that is decoded (0.5 GiB as BGR); Pillow refuses pictures above the same size."""
-REDUCE_FACTORS = (1, 2, 4, 8)
-"""Scales at which a JPEG can be decoded without computing the full picture (the DCT sizes of libjpeg)."""
 
 _JPEG_END = b"\xff\xd9"
 _REDUCED_FLAGS = {
@@ -26,6 +24,7 @@ _REDUCED_FLAGS = {
     4: cv2.IMREAD_REDUCED_COLOR_4,
     8: cv2.IMREAD_REDUCED_COLOR_8,
 }
+"""Scales at which a JPEG can be decoded without computing the full picture (the DCT sizes of libjpeg)."""
 
 Pixels = NDArray[np.uint8]
 PathLike = str | bytes | Path

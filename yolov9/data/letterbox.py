@@ -1,6 +1,5 @@
 """Fits a picture into a shape without distorting it, with grey borders. No torch here."""
 
-import math
 from dataclasses import dataclass
 
 import cv2
@@ -101,8 +100,3 @@ def loaded_hw(in_hw: tuple[int, int], imgsz: int) -> tuple[int, int]:
     if ratio == 1:
         return in_hw
     return max(1, int(in_hw[0] * ratio)), max(1, int(in_hw[1] * ratio))
-
-
-def round_up(size: float, multiple: int) -> int:
-    """Returns the smallest multiple of `multiple` that is not below `size`: picture sizes, channels."""
-    return math.ceil(size / multiple) * multiple

@@ -87,11 +87,6 @@ class Loader:
         return len(self._plan.batches)
 
     @property
-    def samples_per_epoch(self) -> int:
-        """Samples of this process in an epoch."""
-        return self._plan.batches.samples
-
-    @property
     def worker_pids(self) -> list[int]:
         """Process ids of the workers at this moment."""
         return self._producer.worker_pids()

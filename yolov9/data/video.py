@@ -157,9 +157,7 @@ class LiveStreams:
             stream.start()
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: any(s.newest for s in self._streams) or all(s.ended for s in self._streams)
-                )
+                self._changed.wait_for(self._has_news)
                 frames = [frame for stream in self._streams if (frame := stream.take()) is not None]
             if not frames:
                 return

@@ -16,7 +16,6 @@ ABOUT_AS_FAST = 0.97
 ROOM_ABOVE = 1.1
 """Top of the picture, in terms of the highest value."""
 CSV_FILE, PICTURE_FILE = "bench.csv", "bench.png"
-HEADINGS = ("workers", "batch", "samples/s", "waiting", "CPU %", "disk MB/s", "step ms", "limit")
 ADVICE = {
     "GPU": "the loader keeps up; more workers gain nothing",
     "CPU": "more CPUs (docker run --cpus), --cache ram when it fits, or a smaller --img",
