@@ -1,6 +1,7 @@
 """A step on several streams gives the gradient of a step on one."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -36,3 +37,16 @@ def test_streams_change_no_bit_of_a_gradient(monkeypatch: pytest.MonkeyPatch) ->
     one = _gradients(monkeypatch, lanes=False, calls=1)
     several = _gradients(monkeypatch, lanes=True, calls=3)
     assert [torch.equal(one[0], gradient) for gradient in several] == [True] * 3
+
+
+def test_batches_that_fork_less_than_those_before_them_are_captured_too() -> None:
+    """Large inputs have no lane for the narrow convolutions, and the pass that adds up scores has no backward pass."""
+    device = torch.device("cuda", 0)
+    case = bench_step.Case("yolov9-t", batch=4, plain=False, imgsz=320, recompute=False)
+    with side_stream(device):
+        step = bench_step.make_step(case, device, search=False)
+        for imgsz, size in ((320, 4), (1280, 4), (1280, 2)):
+            images, targets = bench_step.make_batch(replace(case, imgsz=imgsz), device)
+            for _ in range(2):
+                step.gradient.add(images, targets, size)
+            assert step.gradient.replays(images, targets, size), (imgsz, size)

@@ -30,13 +30,17 @@ class Lanes:
 
     device: torch.device
     _streams: dict[object, torch.cuda.Stream] = field(default_factory=dict)
+    _forked: set[object] = field(default_factory=set)
+    """Lanes that the current stream has not waited for."""
     _behind: dict[int, deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]]] = field(default_factory=dict)
     """By stream that is followed: when each piece of work is done, and what it reads."""
 
-    def stream(self, name: object) -> torch.cuda.Stream:
-        """Returns the stream of a lane."""
+    def fork(self, name: object) -> torch.cuda.Stream:
+        """Returns the stream of a lane, which goes on from where the current stream is now."""
         if name not in self._streams:
             self._streams[name] = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # not annotated
+        self._streams[name].wait_stream(torch.cuda.current_stream(self.device))
+        self._forked.add(name)
         return self._streams[name]
 
     def run_behind(self, work: Callable[[], object], inputs: tuple[Tensor, ...]) -> None:
@@ -47,8 +51,7 @@ class Lanes:
             inputs: tensors that it reads and whose memory could be used again before it is done.
         """
         current = torch.cuda.current_stream(self.device)
-        lane = self.stream(current.cuda_stream)
-        lane.wait_stream(current)
+        lane = self.fork(current.cuda_stream)
         with torch.cuda.stream(lane):
             work()
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # not annotated in torch
@@ -60,10 +63,16 @@ class Lanes:
             current.wait_event(earliest)
 
     def wait_for_all(self) -> None:
-        """Lets the current stream wait for every lane, as the end of a captured pass requires."""
-        for stream in self._streams.values():
-            torch.cuda.current_stream(self.device).wait_stream(stream)
-        self._behind.clear()
+        """Lets the current stream wait for every lane that has forked, as the end of a captured pass requires.
+
+        For no other one: in a capture that would be waiting for something outside of the graph, which is an error.
+        """
+        try:
+            for name in self._forked:
+                torch.cuda.current_stream(self.device).wait_stream(self._streams[name])
+        finally:
+            self._forked.clear()
+            self._behind.clear()
 
 
 _active: list[Lanes] = []
@@ -105,9 +114,7 @@ class Lane:
     def __init__(self, name: str, *, wanted: bool = True) -> None:
         self._stream: torch.cuda.Stream | None = None
         if _active and wanted:
-            current = torch.cuda.current_stream(_active[-1].device)
-            self._stream = _active[-1].stream((name, current.cuda_stream))
-            self._stream.wait_stream(current)
+            self._stream = _active[-1].fork((name, torch.cuda.current_stream(_active[-1].device).cuda_stream))
 
     @contextmanager
     def run(self, inputs: Iterable[Tensor]) -> Iterator[None]:
