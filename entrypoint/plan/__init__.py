@@ -88,7 +88,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         budgets=budgets,
         loaded_batch=batch.batch_size,
         micro_batch=batch.micro_batch,
-        environment=dict(_environment(request, devices, decisions, staging.shm)),
+        environment=dict(_environment(devices, decisions, staging.shm)),
         environment_defaults=_library_caches(cache.value),
         notes=tuple(notes),
     )
@@ -152,9 +152,7 @@ def _inputs(request: JobRequest) -> Iterator[Decision]:
     )
 
 
-def _environment(
-    request: JobRequest, devices: Devices, decisions: list[Decision], shm: Budget
-) -> Iterator[tuple[str, str]]:
+def _environment(devices: Devices, decisions: list[Decision], shm: Budget) -> Iterator[tuple[str, str]]:
     values = {decision.name: decision.value for decision in decisions}
     yield "OMP_NUM_THREADS", str(values["threads"])
     # A thread that waits for another one sleeps: spinning takes the CPU that the other one needs as soon as a neighbour

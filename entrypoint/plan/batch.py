@@ -87,7 +87,7 @@ def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], a
         decisions=tuple(decisions),
         batch_size=loaded,
         micro_batch=micro_batch,
-        budget=_budget(request, room, batch.value) if gpus else None,
+        budget=_budget(room, batch.value) if gpus else None,
     )
 
 
@@ -265,7 +265,7 @@ def _no_room(request: JobRequest, room: _Room, estimate: str) -> UserError:
     )
 
 
-def _budget(request: JobRequest, room: _Room, batch: int) -> Budget:
+def _budget(room: _Room, batch: int) -> Budget:
     needs = (
         Need(what="context and libraries", size_bytes=OVERHEAD_BYTES, reason="outside what PyTorch counts"),
         Need(what="model", size_bytes=room.fixed_bytes - OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"),

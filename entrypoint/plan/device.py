@@ -88,7 +88,7 @@ def _automatic(facts: HostFacts, request: JobRequest, visible: tuple[Gpu, ...]) 
             exit_code=ExitCode.NO_GPU,
         )
     best = max(usable, key=lambda gpu: gpu.free_bytes)
-    return _chosen(facts, (best,), visible, "automatic", _why_best(best, visible))
+    return _chosen(facts, (best,), visible, "automatic", _why_best(visible))
 
 
 def _named(facts: HostFacts, request: JobRequest, visible: tuple[Gpu, ...]) -> Devices:
@@ -151,7 +151,7 @@ def _chosen(facts: HostFacts, gpus: tuple[Gpu, ...], visible: tuple[Gpu, ...], s
     return Devices(gpus=gpus, decisions=tuple(decisions), visible_devices=names)
 
 
-def _why_best(best: Gpu, visible: tuple[Gpu, ...]) -> str:
+def _why_best(visible: tuple[Gpu, ...]) -> str:
     if len(visible) == 1:
         return "the only visible GPU"
     everything = ",".join(map(str, range(len(visible))))

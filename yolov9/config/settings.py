@@ -208,7 +208,6 @@ class ValSettings(PredictSettings):
     iou_thres: float = option(0.7, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
     max_det: int = option(300, "--max-det", help="most detections per picture")
     min_items: int = option(0, "--min-items", help="leave out pictures with fewer objects than this")
-    verbose: bool = option(False, "--verbose", help="print the table of classes")
     annotations: str = option("", "--annotations", help="COCO annotation file to score against, with --save-json")
     allow_bad_labels: bool = option(
         False, "--allow-bad-labels", help="go on with the rest when most label files cannot be used"
@@ -250,5 +249,6 @@ FLAGS_WITHOUT_EFFECT: dict[str, str] = {
     "--update": "no old models are rewritten",
     "--dnn": "OpenCV's network module is not used",
     "--save-hybrid": "labels are not mixed into predictions",
+    "--verbose": "the table of classes is always printed",
 }
 """Flags of YOLOv9's own scripts that are accepted and answered with one line each."""
