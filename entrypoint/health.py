@@ -1,14 +1,17 @@
 """`health`: does the trainer of this container make progress? Asked by Docker's HEALTHCHECK every half minute."""
 
+import argparse
+import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.host.shm import SHM_DIR
 from entrypoint.options import Parser
 from yolov9.config.environment import read_environment
-from yolov9.engine.heartbeat import Beat, heartbeat_name, read_heartbeat
+from yolov9.engine.heartbeat import Beat, heartbeat_name, read_heartbeat, start_ticks
 
 STOPPED_STATES = {"T": "is stopped by a signal", "t": "is held by a debugger"}
 """Process states of proc(5) in which a trainer makes no progress."""
@@ -30,6 +33,8 @@ class TrainerProcess:
     state: str
     """One letter as in proc(5)."""
     plan_file: str
+    started_ticks: int | None = None
+    """As in `Beat`; None when the tree does not say."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,11 @@ def run_health(argv: Sequence[str]) -> int:
     parser.add_argument("--root", type=Path, default=Path("/"), help="folder with a proc tree to read")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=TIMEOUT_S,
         help="seconds without a finished batch; default 300, and an hour before the first",
     )
-    parser.add_argument("--steps", type=int, default=0, help="unhealthy until a job has trained so many batches")
+    parser.add_argument("--steps", type=_steps, default=0, help="unhealthy until a job has trained so many batches")
     options = parser.parse_args(argv)
     trainers = list(find_trainers(options.root / "proc"))
     environment = read_environment()
@@ -58,7 +63,7 @@ def run_health(argv: Sequence[str]) -> int:
     for plan_file in dict.fromkeys(trainer.plan_file for trainer in trainers):
         processes = [trainer for trainer in trainers if trainer.plan_file == plan_file]
         beats = [
-            read_heartbeat(folder / heartbeat_name(process.pid))
+            read_heartbeat(folder / heartbeat_name(process.pid), process.started_ticks)
             for folder in (environment.temporary_dir, Path(SHM_DIR))
             for process in processes
         ]
@@ -70,6 +75,20 @@ def run_health(argv: Sequence[str]) -> int:
         found.append(Health(options.steps == 0, "no job runs"))
     print("; ".join(health.words for health in found))
     return 0 if all(health.good for health in found) else UNHEALTHY
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+
+
+def _steps(text: str) -> int:
+    with suppress(ValueError):
+        if int(text) >= 0:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
 
 
 def judge(
@@ -105,8 +124,9 @@ def find_trainers(proc: Path) -> Iterator[TrainerProcess]:
     for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            state = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+            stat = (folder / "stat").read_text(errors="replace")
+            state = stat.rpartition(")")[2].split()[0]
         except (OSError, IndexError):
             continue
         if "yolov9" in words and words[words.index("yolov9") - 1] == "-m":
-            yield TrainerProcess(int(folder.name), state, words[-1])
+            yield TrainerProcess(int(folder.name), state, words[-1], start_ticks(stat))

@@ -16,6 +16,8 @@ from pathlib import Path
 from yolov9.config.environment import Environment
 from yolov9.logs import LOG
 
+START_FIELD = 22
+"""Of `/proc/PID/stat`: when the process started."""
 WRITE_INTERVAL_S = 1.0
 """Between two writes: a step of a small model takes some milliseconds, and nobody asks that often."""
 
@@ -32,6 +34,11 @@ class Beat:
     """When the last batch of training or validation finished; CLOCK_MONOTONIC, which all processes share."""
     longest_s: float
     """Longest time between two batches so far."""
+    started_ticks: int | None = None
+    """When the process started, in clock ticks since the machine did; tells it from an earlier one of the same number.
+
+    In a container that is started again the numbers are the same, and the temporary files still there.
+    """
 
 
 def heartbeat_name(pid: int) -> str:
@@ -44,12 +51,19 @@ def heartbeat_file(environment: Environment, pid: int) -> Path:
     return environment.temporary_dir / heartbeat_name(pid)
 
 
-def read_heartbeat(file: Path) -> Beat | None:
-    """Returns the newest sign of life, or None when there is none."""
+def read_heartbeat(file: Path, started_ticks: int | None = None) -> Beat | None:
+    """Returns the newest sign of life of the process that started then, or None when there is none."""
     try:
-        return Beat(**json.loads(file.read_text(encoding="utf-8")))
+        beat = Beat(**json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+    return None if started_ticks is not None and beat.started_ticks not in (None, started_ticks) else beat
+
+
+def start_ticks(stat: str) -> int | None:
+    """Returns field 22 of a `/proc/PID/stat`, see proc(5); None when it is not there."""
+    fields = stat.rpartition(")")[2].split()  # The first of these is field 3.
+    return int(fields[START_FIELD - 3]) if len(fields) > START_FIELD - 3 else None
 
 
 class Heartbeat:
@@ -63,6 +77,7 @@ class Heartbeat:
     def __init__(self, file: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
         self._clock = clock
+        self._started_ticks = _own_start_ticks()
         self._steps = 0
         self._longest_s = 0.0
         self._last_s: float | None = None
@@ -96,7 +111,13 @@ class Heartbeat:
         if self._file is None:
             return
         self._written_s = now
-        beat = Beat(doing=doing, steps=self._steps, at_s=now, longest_s=self._longest_s)
+        beat = Beat(
+            doing=doing,
+            steps=self._steps,
+            at_s=now,
+            longest_s=self._longest_s,
+            started_ticks=self._started_ticks,
+        )
         new = self._file.with_suffix(".new")
         try:
             # Exclusive, so that a link somebody else left among the temporary files is not followed.
@@ -109,3 +130,10 @@ class Heartbeat:
                 "no heartbeat for `health`: %s: %s; docker run --tmpfs /tmp", self._file, os.strerror(error.errno or 0)
             )
             self._file = None
+
+
+def _own_start_ticks() -> int | None:
+    try:
+        return start_ticks(Path("/proc/self/stat").read_text(errors="replace"))
+    except OSError:
+        return None

@@ -167,4 +167,28 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         heart.step("first")
         heart.beat("validation")
         beat = read_heartbeat(file)
-    assert beat == Beat(doing="validation", steps=1, at_s=10.0, longest_s=7.0)
+    assert beat is not None
+    assert beat == Beat(doing="validation", steps=1, at_s=10.0, longest_s=7.0, started_ticks=beat.started_ticks)
+
+
+def test_what_an_earlier_process_of_the_same_number_left_is_not_of_this_one(
+    ask: Ask, hearts: Callable[..., Heartbeat], tmp_path: Path
+) -> None:
+    """A container that was killed and started again has the same process numbers and temporary files."""
+    hearts(5000, 5000).step("training")
+    own = Path("/proc/self/stat").read_text()
+    stat = tmp_path / "proc" / "12" / "stat"
+    stat.write_text(own)
+    assert ask("--steps", "1")[0] == 1
+    assert "nothing finished" in ask()[1]
+    before, _, after = own.rpartition(")")
+    later = after.split()
+    later[19] = str(int(later[19]) + 1)
+    stat.write_text(f"{before}) {' '.join(later)}")
+    assert ask() == (0, f"{PLAN} runs")
+    assert ask("--steps", "1") == (1, f"{PLAN}: no step yet")
+
+
+@pytest.mark.parametrize("words", ["--timeout nan", "--timeout 0", "--timeout x", "--steps -1"])
+def test_limits_that_cannot_be_are_refused(ask: Ask, words: str) -> None:
+    assert ask(*words.split())[0] == 2
