@@ -1,10 +1,12 @@
-"""What a run finds out about its memory, noted in its plan.json beside what was planned."""
+"""What a run finds out while it starts or trains, noted in its plan.json beside what was planned."""
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.logs import LOG
 
@@ -33,6 +35,27 @@ def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batc
     _change(run_dir, lambda plan: plan.setdefault(MEMORY_EVENTS, []).append(entry))
 
 
+def note_refused(run_dir: Path, kept: dict[str, Any]) -> None:
+    """Puts what a resumed run keeps in place of what was asked for and refused, so that it does not come back.
+
+    Args:
+        run_dir: folder of the run.
+        kept: names of refused settings and the values that the run goes on with.
+    """
+    defaults = asdict(TrainSettings())
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["settings"].update(kept)
+        request = plan.setdefault("request", {})
+        for name, value in kept.items():
+            request[name] = {"value": value, "source": "resumed run, kept"}
+            if value == defaults[name]:
+                del request[name]
+
+    if kept:
+        _change(run_dir, change)
+
+
 def _change(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file = run_dir / PLAN_FILE
     try:
@@ -42,4 +65,4 @@ def _change(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        LOG.warning("what the memory allows could not be noted in %s: %s", file, error)
+        LOG.warning("what was found out could not be noted in %s: %s", file, error)

@@ -136,6 +136,12 @@ def merge_settings(
     return _keep_optimisation_batch(TrainSettings(**values), saved, typed), lines
 
 
+def refused_settings(asked: TrainSettings, merged: TrainSettings, given: Collection[str] | None) -> dict[str, Any]:
+    """Returns the values that a run keeps where another one was typed."""
+    pairs = {name: (getattr(asked, name), getattr(merged, name)) for name in given or () if hasattr(merged, name)}
+    return {name: kept for name, (typed, kept) in pairs.items() if kept != typed}
+
+
 def recipe_of(content: dict[str, Any]) -> Recipe:
     """Returns the recipe that a resumed run was started with."""
     return recipe_from_dict(content["training"]["recipe"], "of the resumed run")

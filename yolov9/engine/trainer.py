@@ -22,9 +22,17 @@ from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.micro_batches import MemoryEvent, log_event
 from yolov9.engine.optimizer import set_step_values
 from yolov9.engine.out_of_memory import NoRoomError, explained
-from yolov9.engine.plan_record import record_memory_event
+from yolov9.engine.plan_record import note_refused, record_memory_event
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches, validation_precision
-from yolov9.engine.resume import already_finished, find_resumed, log_resume, merge_settings, nothing_left, recipe_of
+from yolov9.engine.resume import (
+    already_finished,
+    find_resumed,
+    log_resume,
+    merge_settings,
+    nothing_left,
+    recipe_of,
+    refused_settings,
+)
 from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.engine.run_report import RunReport
 from yolov9.engine.run_saver import RunSaver
@@ -96,6 +104,8 @@ class Trainer:
                     raise already_finished(content)
                 recipe, self._run_dir = recipe_of(content), path.parent.parent
                 log_resume(path, content, lines)
+                if first:
+                    note_refused(self._run_dir, refused_settings(self._settings, settings, self._given))
             make_run_folder(self._run_dir)
             device = resolve_device(settings.device, environment.local_rank)
             set_backend_switches(device)

@@ -1,5 +1,6 @@
 """Which settings a resumed run has, and what is said about them."""
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from yolov9.config.settings import TrainSettings
-from yolov9.engine.resume import already_finished, find_resumed, merge_settings, nothing_left
+from yolov9.engine.plan_record import PLAN_FILE, note_refused
+from yolov9.engine.resume import already_finished, find_resumed, merge_settings, nothing_left, refused_settings
 from yolov9.errors import UserError
 
 SAVED = TrainSettings(data="old.yaml", epochs=50, batch_size=16, optimizer="SGD", close_mosaic=5, workers=8, seed=3)
@@ -38,6 +40,18 @@ def test_what_makes_the_run_is_refused(name: str, value: object) -> None:
     settings, said = merge(**{name: value})
     assert getattr(settings, name) == getattr(SAVED, name)
     assert said[name] == "refused"
+
+
+def test_what_was_refused_does_not_stay_in_the_plan(tmp_path: Path) -> None:
+    """The next `--resume` takes the plan's options for those that the run was started with."""
+    asked, given = TrainSettings(rect=True, seed=9, epochs=80), {"rect", "seed", "epochs"}
+    merged, _ = merge_settings(asdict(SAVED), asked, given)
+    typed = {name: {"value": getattr(asked, name), "source": f"--{name}"} for name in given}
+    (tmp_path / PLAN_FILE).write_text(json.dumps({"settings": asdict(asked), "request": typed}))
+    note_refused(tmp_path, refused_settings(asked, merged, given))
+    plan = json.loads((tmp_path / PLAN_FILE).read_text())
+    assert {name: entry["value"] for name, entry in plan["request"].items()} == {"seed": 3, "epochs": 80}
+    assert (plan["settings"]["rect"], plan["settings"]["seed"], plan["settings"]["epochs"]) == (False, 3, 80)
 
 
 def test_a_default_that_is_typed_counts_as_typed() -> None:
