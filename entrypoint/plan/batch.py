@@ -18,6 +18,10 @@ VALIDATION_BATCH = 32
 """Usual batch of `val`; larger ones gain little."""
 CPU_MEMORY_SHARE = 0.5
 """Share of the available memory that a batch on the CPU may take; the rest is for loader and file pages."""
+BF16_IN_HARDWARE = (8, 0)
+"""Compute capability of the first cards that calculate in bf16 (Ampere)."""
+FP16_IN_HARDWARE = (7, 0)
+"""Compute capability of the first cards with tensor cores, which make fp16 fast (Volta)."""
 NAN_IN_FP16 = "GTX 16"
 """Cards without tensor cores whose fp16 convolutions return NaN."""
 
@@ -52,14 +56,14 @@ def decide_amp(gpus: tuple[Gpu, ...], request: JobRequest) -> Decision:
     shown = f"compute capability {capability[0]}.{capability[1]}" if capability else "compute capability unknown"
     if asked == "fp16":
         return Decision(name="amp", value="fp16", source=source, reason=f"asked for; {shown}")
-    if capability is not None and capability >= (8, 0):
+    if capability is not None and capability >= BF16_IN_HARDWARE:
         return Decision(name="amp", value="bf16", source=source, reason=f"{shown}: bf16 in hardware")
     wanted_bf16 = asked == "bf16"
     if any(NAN_IN_FP16 in gpu.name for gpu in gpus):
         return Decision(
             name="amp", value="off", source=source, reason="fp16 gives NaN on GTX 16xx cards", degraded=wanted_bf16
         )
-    if capability is not None and capability < (7, 0):
+    if capability is not None and capability < FP16_IN_HARDWARE:
         return Decision(
             name="amp", value="off", source=source, reason=f"{shown}: no fast 16-bit arithmetic", degraded=wanted_bf16
         )

@@ -13,6 +13,9 @@ MAX_BYTES = 16 << 20
 MAX_VALUES = 1_000_000
 """Values in a file once every alias is followed; a page of nested aliases can stand for billions."""
 
+LONGEST_REASON = 200
+"""Characters of a message that repeats what stands in the file."""
+
 
 class YamlFileError(Exception):
     """A file that cannot be read as YAML; the text says why, in one line."""
@@ -49,7 +52,7 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
     except RecursionError:
         raise YamlFileError("nested too deeply, or an alias of itself") from None
     except (ValueError, TypeError, OverflowError) as error:  # such as the 99th of a month, or a list as a key
-        raise YamlFileError(str(error).splitlines()[0][:200]) from None
+        raise YamlFileError(str(error).splitlines()[0][:LONGEST_REASON]) from None
     return content
 
 

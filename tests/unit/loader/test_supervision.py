@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from yolov9.data.failures import LoaderError
-from yolov9.data.index import DatasetIndex
 from yolov9.data.loader import open_loader
 from yolov9.errors import DataError
 
@@ -255,24 +254,12 @@ def test_the_memory_of_the_ring_is_given_back(settings):
     assert mapped() == before
 
 
-def repeated(index, times):
-    """The same pictures many times over, as one index."""
-    arrays = index.arrays()
-    for data, offsets in (("path_bytes", "path_offsets"), ("labels", "label_offsets")):
-        lengths = np.tile(np.diff(arrays[offsets]), times)
-        arrays[data] = np.concatenate([arrays[data]] * times)
-        arrays[offsets] = np.concatenate(([0], np.cumsum(lengths)))
-    arrays["sizes"] = np.tile(arrays["sizes"], (times, 1))
-    arrays["segment_offsets"] = np.zeros(len(arrays["labels"]) + 1, np.int64)
-    return DatasetIndex.from_arrays(arrays)
-
-
 def private_bytes(pid):
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
-def test_p09_private_memory_of_workers_does_not_grow_with_the_index(settings, boxes_index):
+def test_p09_private_memory_of_workers_does_not_grow_with_the_index(settings, boxes_index, repeated):
     many = repeated(boxes_index, 25_000)
     with open_loader(settings(index=many, imgsz=32, batch_size=40, workers=8, slots=8)) as loader:
         batches = released(loader.epoch(0))

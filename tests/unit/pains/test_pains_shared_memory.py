@@ -119,20 +119,14 @@ def test_p08_a_copy_is_measured_and_refused_when_the_memory_limit_is_too_low_for
     assert ("memory.max" in plan["stage"].reason) == (value == "off")
 
 
-def test_p09_an_index_of_300_000_pictures_is_a_few_flat_arrays(tiny_set: Path) -> None:
+def test_p09_an_index_of_300_000_pictures_is_a_few_flat_arrays(
+    tiny_set: Path, repeated: Callable[[DatasetIndex, int], DatasetIndex]
+) -> None:
     index = DatasetIndex.build(load_dataset_config(str(tiny_set)), "train", cache_dir=None)
-    times = 300_000 // len(index)
-    arrays = index.arrays()
-    for data, offsets in (("path_bytes", "path_offsets"), ("labels", "label_offsets")):
-        lengths = np.tile(np.diff(arrays[offsets]), times)
-        arrays[data] = np.concatenate([arrays[data]] * times)
-        arrays[offsets] = np.concatenate(([0], np.cumsum(lengths)))
-    arrays["sizes"] = np.tile(arrays["sizes"], (times, 1))
-    arrays["segment_offsets"] = np.zeros(len(arrays["labels"]) + 1, np.int64)
-    many = DatasetIndex.from_arrays(arrays)
+    many = repeated(index, 300_000 // len(index))
     assert len(many) == 300_000
     assert many.path(299_999) == index.path(len(index) - 1)
     kinds = {field.name: type(getattr(many, field.name)) for field in fields(many)}
     objects = {name for name, kind in kinds.items() if kind is not np.ndarray}
     assert objects == {"names", "nc", "summary"}
-    assert sum(value.nbytes for value in arrays.values()) < 300_000 * (len(index.path(0)) + 80)
+    assert sum(value.nbytes for value in many.arrays().values()) < 300_000 * (len(index.path(0)) + 80)
