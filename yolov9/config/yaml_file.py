@@ -12,7 +12,6 @@ MAX_BYTES = 16 << 20
 """A data.yaml that names all 21,000 classes of the largest public data set has half a megabyte."""
 MAX_VALUES = 1_000_000
 """Values in a file once every alias is followed; a page of nested aliases can stand for billions."""
-
 LONGEST_REASON = 200
 """Characters of a message that repeats what stands in the file."""
 
