@@ -31,6 +31,11 @@ def unreadable_pictures(problem: str) -> UnreadablePicturesError:
     )
 
 
+def no_stand_in(last: str) -> UnreadablePicturesError:
+    """Returns the error for a sample for which picture after picture could not be read, `last` says the last one."""
+    return unreadable_pictures(f"too many pictures cannot be read; the last one: {last}")
+
+
 class FailureLog:
     """Keeps account of pictures and workers that failed."""
 
@@ -48,6 +53,8 @@ class FailureLog:
         match message["event"]:
             case "failure":
                 self.failure(message["picture"], message["text"])
+            case "unreadable":
+                raise no_stand_in(message["text"])
             case "error":
                 raise LoaderError(f"a sample failed while reading {self._name(message['picture'])}\n{message['text']}")
             case "fewer":

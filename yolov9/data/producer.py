@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import yolov9
 from yolov9.config.environment import child_environment
-from yolov9.data.failures import FailureLog, LoaderError, unreadable_pictures
+from yolov9.data.failures import FailureLog, LoaderError, no_stand_in
 from yolov9.data.images import ImageError
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
 from yolov9.data.parts import SharedParts
@@ -93,7 +93,7 @@ class InlineProducer:
             try:
                 failures = run_task(task, self._maker, self._ring)
             except ImageError as error:
-                raise unreadable_pictures(f"too many pictures cannot be read; the last one: {error}") from None
+                raise no_stand_in(str(error)) from None
             for number, reason in failures:
                 self._failures.failure(number, reason)
 

@@ -5,7 +5,7 @@ when the trainer closes the connection or dies, and its workers end with it.
 
 Messages of the connection are JSON objects. From the trainer: {"make": [slot, generation, epoch, height, width,
 [positions]]}, {"cancel": generation}, {"workers": n}. To the trainer: {"made": [slot, generation]} and
-{"event": "failure" | "died" | "hung" | "fewer" | "error", ...}.
+{"event": "failure" | "died" | "hung" | "fewer" | "unreadable" | "error", ...}.
 """
 
 import contextlib
@@ -163,6 +163,8 @@ class Server:
             reply = json.loads(answer)
             for number, reason in reply.get("failures", ()):
                 self._tell({"event": "failure", "picture": number, "text": reason})
+            if "unreadable" in reply:
+                self._tell({"event": "unreadable", "text": reply["unreadable"]})
             if "error" in reply:
                 self._tell({"event": "error", "text": reply["error"], "picture": int(self._reading[worker.number])})
         self._count(attempt)

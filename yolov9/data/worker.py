@@ -86,7 +86,7 @@ def _answer(task: Task, maker: SampleMaker, ring: Ring) -> bytes:
             return DONE
         reply["failures"] = failures
     except ImageError as error:
-        reply["error"] = f"too many pictures cannot be read; the last one: {error}"
+        reply["unreadable"] = str(error)
     except Exception:
         # Not a fault of a picture, which is an ImageError, but of the program: it must be seen, not worked around.
         reply["error"] = traceback.format_exc(limit=-8)[-MAX_TRACEBACK:]

@@ -166,6 +166,16 @@ def test_too_many_unreadable_pictures_end_the_run_with_the_name_of_one(new_data_
     assert isinstance(raised.value, DataError), "something the user can put right ends with 65 and no traceback"
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_that_is_gone_is_something_the_user_can_put_right(new_data_set, settings, workers):
+    """As when the share that it lies on is no longer there."""
+    index, images = new_data_set(12)
+    for path in list(images.iterdir()):
+        path.unlink()
+    with open_loader(settings(index=index, workers=workers)) as loader, pytest.raises(DataError, match=r"p\d+\.png"):
+        list(released(loader.epoch(0)))
+
+
 def test_workers_that_always_die_end_the_run(new_data_set, settings):
     """No sample is ever finished: each picture is a pipe without a writer, and each worker is killed while it waits."""
     index, images = new_data_set(12)
