@@ -181,7 +181,11 @@ def _noted(former: str) -> dict[str, Any]:
 
 
 def _text_of(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
+    """Returns the content; "" when there is none, or none that this program wrote."""
+    try:
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
+    except ValueError:
+        return ""
 
 
 def _remove_if_empty(run_dir: Path) -> None:

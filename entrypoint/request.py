@@ -121,10 +121,11 @@ def make_request(
     known = option_fields([SETTINGS[command], JobOptions, ReportOptions])
     typed_in, idle = parse(command_parser(command, report=report), argv)
     notes = [f"{flag}: accepted, {FLAGS_WITHOUT_EFFECT[flag]}" for flag in idle]
-    given: dict[str, Source] = dict(resumed or {})
+    given: dict[str, Source] = {}
     from_env, env_notes = _from_variables(known, variables)
     config = typed_in.get("config") or from_env.get("config", ("", ""))[0]
     layers = [_from_yaml(config, known)] if config else []
+    layers.insert(0, {name: (kept.value, kept.source) for name, kept in (resumed or {}).items() if name in known})
     layers += [from_env, {name: (raw, _flag(known, name, raw)) for name, raw in typed_in.items()}]
     for layer in layers:
         for name, (raw, source) in layer.items():

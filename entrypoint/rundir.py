@@ -36,7 +36,7 @@ def make_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> P
             check_writable(parent / candidate)
             return (parent / candidate).absolute()
     except OSError as error:
-        raise not_writable(parent, error) from None
+        raise not_writable(parent / name if exist_ok and (parent / name).exists() else parent, error) from None
     raise AssertionError("candidates() never ends")
 
 

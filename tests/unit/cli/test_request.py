@@ -6,6 +6,7 @@ import pytest
 
 from entrypoint.options import nearest
 from entrypoint.request import JobRequest, Source, make_request
+from yolov9.config.settings import TrainSettings
 from yolov9.errors import UserError
 
 
@@ -120,3 +121,12 @@ def test_yaml_with_a_structure_or_another_file_in_it_is_refused(tmp_path: Path, 
     file.write_text(text)
     with pytest.raises(UserError, match=text.partition(":")[0]):
         train(["--config", str(file)])
+
+
+def test_values_of_a_plan_that_was_damaged_or_edited_are_checked_as_all_others() -> None:
+    with pytest.raises(UserError, match="resumed run"):
+        make_request("train", [], variables={}, resumed={"epochs": Source(value=["a"], source="resumed run, --epochs")})
+    older = {"gone": Source(value=1, source="resumed run, --gone"), "freeze": Source(value=[3], source="x")}
+    request = make_request("train", [], variables={}, resumed=older)
+    assert isinstance(request.settings, TrainSettings)
+    assert (request.settings.freeze, "gone" in request.given) == ([3], False)

@@ -45,3 +45,9 @@ def test_user_owner_and_mode_are_in_the_message(tmp_path: Path) -> None:
         make_run_dir(tmp_path / "runs", "exp")
     assert f"user {os.getuid()}:{os.getgid()}" in caught.value.found
     assert "mode 0" in caught.value.found
+
+
+def test_a_file_in_the_place_of_the_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "exp").touch()
+    with pytest.raises(UserError, match=f"remove or rename the file {tmp_path}/exp"):
+        make_run_dir(tmp_path, "exp", exist_ok=True)
