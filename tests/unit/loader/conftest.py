@@ -103,12 +103,15 @@ def contents():
 
 @pytest.fixture
 def children():
-    """Function: process ids of all descendants of a process."""
+    """Function: process ids of all descendants of a process (default: this one) that the test has started."""
 
     def find(pid=None):
         pid = os.getpid() if pid is None else pid
         listing = Path(f"/proc/{pid}/task/{pid}/children")
         direct = [int(child) for child in listing.read_text().split()] if listing.exists() else []
+        direct = [child for child in direct if child not in earlier]
         return direct + [below for child in direct for below in find(child)]
 
+    earlier = set()
+    earlier.update(find())
     return find
