@@ -83,7 +83,7 @@ def measure(case: Case, device: torch.device) -> Figures:
         for _ in range(WARM_STEPS - 1):
             once()
         step_ms = _time_steps(step, images, targets, device)
-        busy, kernels = _profile(once, device) if device.type == "cuda" else (None, [])
+        busy, kernels = _profile(once) if device.type == "cuda" else (None, [])
     peak = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
     return Figures(step_ms, peak, first_step_s, busy, kernels)
 
@@ -140,7 +140,7 @@ def _time_steps(step: TrainStep, images: torch.Tensor, targets: torch.Tensor, de
     return (time.perf_counter() - started) / steps * 1e3
 
 
-def _profile(once: Callable[[], None], device: torch.device) -> tuple[float, list[tuple[str, float, int]]]:
+def _profile(once: Callable[[], None]) -> tuple[float, list[tuple[str, float, int]]]:
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
         for _ in range(PROFILED_STEPS):
             once()

@@ -151,7 +151,7 @@ def activate_kernel(
 
 @triton.jit
 def _incoming(
-    g_joined, g_dense, long_p, offs_c, inside, columns, joined_stride, dense_stride, dense_from,
+    g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
     HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the result: what came back through the slice plus what came back through the dense copy."""
@@ -234,7 +234,7 @@ def gradient_sums_kernel(
         at = long_p * columns + offs_c[None, :]
         # Rows outside have the gradient 0, so they add nothing to the sums.
         g = _incoming(
-            g_joined, g_dense, long_p, offs_c, inside, columns, joined_stride, dense_stride, dense_from,
+            g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
             HAS_JOINED, HAS_DENSE,
         )  # fmt: skip
         off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1
@@ -297,7 +297,7 @@ def gradient_kernel(
         off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
         s += off2 * a2 + _column(beta2, offs_c, in_c)
     g = _incoming(
-        g_joined, g_dense, long_p, offs_c, inside, columns, joined_stride, dense_stride, dense_from,
+        g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
         HAS_JOINED, HAS_DENSE,
     )  # fmt: skip
     g = g * _silu_slope(s) - _column(sums, offs_c, in_c) * per_row
