@@ -124,6 +124,8 @@ class _Forwarding:
 
     def __enter__(self) -> "_Forwarding":
         for number in FORWARDED:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: the trainer inherits it.
             self._former[number] = signal.signal(number, self._forward)
         return self
 
@@ -140,6 +142,11 @@ class _Forwarding:
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal itself returned
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            # A closed terminal is a stop. Shell and kernel both tell of it, which must not count as impatience.
+            if self.stops:
+                return
+            number = signal.SIGTERM
         if number in (signal.SIGTERM, signal.SIGINT):
             self.stops += 1
         if self._pid is None:

@@ -88,6 +88,34 @@ def test_p17_a_stop_reaches_the_trainer_and_its_exit_code_comes_back(start: Star
     assert process.wait(30) == 75
 
 
+def test_a_closed_terminal_is_one_stop_however_often_it_is_told(start: Start) -> None:
+    process = start(DEAF)
+    wait_for(process, "ready")
+    process.send_signal(signal.SIGHUP)
+    wait_for(process, "heard")
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    wait_for(process, "heard")
+    process.send_signal(signal.SIGTERM)
+    assert wait_for(process, "END").split()[1:] == ["137", "True"]
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing(start: Start) -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start(
+            "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3)); print('ready', flush=True); "
+            "signal.pause()"
+        )
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    wait_for(process, "ready")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGUSR1)
+    assert wait_for(process, "END").split()[1:] == ["3", "False"]
+
+
 def test_the_third_stop_ends_a_trainer_that_does_not_listen(start: Start) -> None:
     process = start(DEAF)
     wait_for(process, "ready")
