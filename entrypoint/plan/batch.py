@@ -1,6 +1,6 @@
 """Decides number format, micro-batch and accumulation. The recipe decides the optimisation batch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from entrypoint.host import Gpu, HostFacts
 from entrypoint.plan.decision import Budget, Decision, Need
@@ -10,6 +10,7 @@ from entrypoint.units import size_text
 from yolov9.config.gpu_share import OVERHEAD_BYTES
 from yolov9.config.picture_size import LARGEST_SCALE
 from yolov9.config.settings import FIND_FASTEST, FIND_LARGEST, DetectSettings, TrainSettings
+from yolov9.config.stages import parse_growth
 from yolov9.errors import ExitCode, UserError
 
 CPU_BATCH = 16
@@ -87,12 +88,22 @@ def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], a
     loaded, micro_batch = batch.value, None
     if target is not None:
         loaded, micro_batch = _loaded(request, batch.value, target, ranks)
+        decisions = [_grown(decision, request, loaded * ranks) for decision in decisions]
     return BatchPlan(
         decisions=tuple(decisions),
         batch_size=loaded,
         micro_batch=micro_batch,
         budget=_budget(room, batch.value) if gpus else None,
     )
+
+
+def _grown(decision: Decision, request: JobRequest, loaded: int) -> Decision:
+    """With `--dynamic-accumulate` the pictures of a step follow from those that all ranks load at a time."""
+    growth = parse_growth(getattr(request.settings, "dynamic_accumulate", ""), epochs=1)
+    if growth is None or decision.name != "optimisation_batch":
+        return decision
+    reason = f"at the end; {loaded * growth.start} pictures a step at the start, {loaded} are loaded at a time"
+    return replace(decision, value=loaded * growth.end, reason=reason)
 
 
 def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int) -> tuple[int, int | None]:

@@ -251,6 +251,18 @@ def test_accumulation_that_was_asked_for_sets_the_optimisation_batch(facts_of: F
 
 
 @pytest.mark.parametrize(
+    ("argv", "pictures", "start"),
+    [("--batch 16 --dynamic-accumulate 1:4:50", 64, 16), ("--dynamic-accumulate 2:3", 192, 128)],
+)
+def test_the_pictures_of_a_growing_step_are_those_that_are_trained(
+    facts_of: FactsOf, argv: str, pictures: int, start: int
+) -> None:
+    decision = make_plan(facts_of(gpus=[A10G], driver="580.65"), ask(argv))["optimisation_batch"]
+    assert decision.value == pictures
+    assert f"{start} pictures a step at the start" in decision.reason
+
+
+@pytest.mark.parametrize(
     ("argv", "loaded", "micro_batch"),
     [
         ("", 64, FIND_FASTEST),
