@@ -56,7 +56,7 @@ def test_other_gpus_and_unwritable_folders_lock_nothing(tmp_path: Path) -> None:
         GpuClaim(tmp_path / "file", "GPU-0"),
         GpuClaim(tmp_path, ""),
     ):
-        pass
+        assert sorted(path.name for path in tmp_path.rglob("*.lock")) == ["GPU-0.lock", "GPU-1.lock"]
 
 
 def test_a_job_that_never_takes_its_memory_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from entrypoint.host import FolderFacts, HostFacts, read_facts
 from entrypoint.plan import Plan, make_plan, planned_settings
-from entrypoint.plan.memory_model import family, picture_bytes
 from entrypoint.request import JobRequest, make_request
 from entrypoint.table import plan_table
 from yolov9.config.settings import FIND_FASTEST, FIND_LARGEST
@@ -315,28 +314,6 @@ def test_the_table_and_the_data_say_the_same(facts_of: FactsOf) -> None:
         assert decision["reason"] in text
         assert decision["source"] in text
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("yolov9-s", "yolov9-s"),
-        ("yolov9-t-cls80", "yolov9-t"),
-        ("yolov9-c-converted", "gelan-c"),
-        ("gelan-e", "gelan-e"),
-        ("best", "yolov9-c"),
-    ],
-)
-def test_names_find_their_row_of_the_memory_table(name: str, row: str) -> None:
-    assert family(name) == row
-
-
-def test_memory_per_picture_grows_with_area_and_number_format() -> None:
-    small = picture_bytes("yolov9-s", 320, train=True, float32=False)
-    large = picture_bytes("yolov9-s", 640, train=True, float32=False)
-    assert large == pytest.approx(4 * small, rel=1e-6)
-    assert picture_bytes("yolov9-s", 640, train=True, float32=True) > 1.9 * large
-    assert picture_bytes("yolov9-s", 640, train=False, float32=False) < large / 4
 
 
 @pytest.mark.parametrize(
