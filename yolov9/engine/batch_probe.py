@@ -25,6 +25,7 @@ from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
 from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
 from yolov9.engine.precision import validation_precision
+from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.step_setup import StepParts, make_step
 from yolov9.logs import LOG
@@ -195,7 +196,4 @@ class _Probes:
 
     def _targets(self, boxes: int) -> Tensor:
         """Table of one picture with so many boxes, padded as a batch with such a picture is."""
-        rows = torch.rand(boxes, 6)
-        rows[:, :2] = 0.0
-        rows[:, 2:] = rows[:, 2:] * 0.4 + 0.3
-        return pack_targets(rows, 1).to(self._device)
+        return pack_targets(random_rows(1, boxes, classes=1), 1).to(self._device)

@@ -21,11 +21,14 @@ from yolov9.engine import step_setup
 from yolov9.engine.captured import side_stream
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
+from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.step import TrainStep
 from yolov9.loss import pack_targets
 from yolov9.model import build_model
 
+CLASSES = 80
+"""Of a model that is made by name."""
 OBJECTS_PER_PICTURE = 16
 """About what a mosaic of four photographs of COCO shows."""
 WARM_STEPS = 4
@@ -115,11 +118,7 @@ def make_batch(case: Case, device: torch.device) -> tuple[torch.Tensor, torch.Te
     shape = (case.batch, case.imgsz, case.imgsz, 3)
     pictures = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8).to(device).permute(0, 3, 1, 2)
     images = pictures.to(choose_precision("auto", device).dtype).div_(255)
-    count = case.batch * OBJECTS_PER_PICTURE
-    rows = torch.rand(count, 6, generator=generator) * 0.4 + 0.05
-    rows[:, 0] = torch.arange(count) // OBJECTS_PER_PICTURE
-    rows[:, 1] = torch.randint(0, 80, (count,), generator=generator).float()
-    rows[:, 2:4] += 0.25
+    rows = random_rows(case.batch, OBJECTS_PER_PICTURE, CLASSES, generator)
     return images, pack_targets(rows, case.batch).to(device)
 
 
