@@ -82,14 +82,6 @@ def test_no_installer_and_no_build_tool_of_python_is_left(run: Run) -> None:
     )
 
 
-def test_no_program_with_extra_rights_was_added(run: Run, start: Callable, image: str, config: dict) -> None:
-    command = ("-c", "find / -xdev -perm /6000 -type f | sort")
-    base = config["Labels"]["org.opencontainers.image.base.name"]
-    before = start(*command, options=["--entrypoint", "bash", "--user", "0"], of=base)
-    assert before.wait() == 0
-    assert run(*command, options=["--entrypoint", "bash", "--user", "0"]) == before.log()
-
-
 def test_the_working_folder_is_known_as_root_yolov9_to_any_user(run: Run) -> None:
     command = "cd /root/yolov9 && ls train_dual.py detect_dual.py && echo kept > note && cat note"
     log = run("bash", "-c", command, options=["--user", "12345:12345"])
