@@ -75,8 +75,8 @@ class Endings:
         self.count = 0
         self.bad: list[str] = []
 
-    def run(self, what: object, program: Program) -> None:
-        """Runs; a traceback, an exception, or an exit code that is not documented is remembered."""
+    def run(self, what: object, program: Program) -> str:
+        """Runs and returns what was printed; a traceback, an exception, or an undocumented exit code is remembered."""
         self.count += 1
         log = io.StringIO()
         faulthandler.dump_traceback_later(HANG_S, exit=True)
@@ -91,6 +91,7 @@ class Endings:
             faulthandler.cancel_dump_traceback_later()
         if status not in ALLOWED or "Traceback" in log.getvalue():
             self.bad.append(f"{what}: ended with {status}\n{log.getvalue()[-MOST_SHOWN:]}")
+        return log.getvalue()
 
 
 @pytest.fixture

@@ -204,4 +204,4 @@ def test_a_picture_bomb_is_refused_by_its_header(
     (in_folder / "set/images/val/bomb.png").write_bytes(png_that_claims(width, height))
     for name in ("whole", "bomb"):
         (in_folder / f"set/labels/val/{name}.txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
-    endings.run((width, height), validate)
+    assert "1 used, 1 left out" in endings.run((width, height), validate)
