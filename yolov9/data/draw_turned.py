@@ -27,7 +27,7 @@ def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, rec
     if not mask.any():
         return
     x1, y1, width, height = cv2.boundingRect(mask)
-    source = read(tile.picture, _largest_scale(matrix @ tile.matrix()))
+    source = read(tile.picture, largest_scale(matrix @ tile.matrix()))
     drawn = warp(source, matrix @ tile.matrix(), (x1, y1, x1 + width, y1 + height))
     if recolour is not None:
         recolour(drawn, drawn)
@@ -66,7 +66,7 @@ def _turned_target(region: Rectangle, matrix: Floats, size_hw: tuple[int, int]) 
     return np.asarray(inside.view(np.uint8))
 
 
-def _largest_scale(matrix: Floats) -> float:
+def largest_scale(matrix: Floats) -> float:
     """Largest magnification along an axis; with perspective it varies, and full detail is asked for."""
     if not is_affine(matrix):
         return 1.0

@@ -105,8 +105,22 @@ class Sample:
     """Pictures that could not be read, and why; others stand in for them."""
 
 
-class _UnreadableError(Exception):
-    """A picture of a sample cannot be read."""
+class View(NamedTuple):
+    """What a training sample shows. Its pixels follow from this, whoever draws them."""
+
+    scenes: list[Scene]
+    """One, or two that are blended."""
+    ratio: float
+    """Share of the first one."""
+    flip: Floats
+    """(3, 3), applied last."""
+    factors: Floats | None
+    """As from `hsv_factors`; None for no change of colours."""
+    shape_hw: tuple[int, int]
+
+
+class UnreadableError(Exception):
+    """A picture of a sample cannot be read, so another one has to stand in."""
 
     def __init__(self, number: int, error: ImageError) -> None:
         super().__init__(number)
@@ -156,11 +170,33 @@ class SampleMaker:
         Raises:
             ImageError: too many of its pictures could not be read.
         """
+        return self._with_stand_ins(lambda failures: self._attempt(epoch, position, out, failures))
+
+    def describe(self, epoch: int, position: int, shape_hw: tuple[int, int], write: Callable[[View], None]) -> Sample:
+        """Hands what a training sample shows to `write`, which need not draw it.
+
+        Args:
+            epoch, position: as in `make`.
+            shape_hw: of the sample.
+            write: may raise `UnreadableError`; it is then called again with another picture in that one's place.
+
+        Raises:
+            ImageError: as `make`.
+        """
+
+        def attempt(failures: Mapping[int, str]) -> Sample:
+            view, sample = self._view(epoch, position, shape_hw, failures)
+            write(view)
+            return sample
+
+        return self._with_stand_ins(attempt)
+
+    def _with_stand_ins(self, attempt: Callable[[Mapping[int, str]], Sample]) -> Sample:
         failures: dict[int, str] = {}
         while True:
             try:
-                sample = self._attempt(epoch, position, out, failures)
-            except _UnreadableError as unreadable:
+                sample = attempt(failures)
+            except UnreadableError as unreadable:
                 failures[unreadable.number] = unreadable.error.reason
                 if len(failures) > MAX_SUBSTITUTES or len(failures) >= len(self._index):
                     raise unreadable.error from None
@@ -170,7 +206,9 @@ class SampleMaker:
 
     def _attempt(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
         if self._settings.augment:
-            return self._augmented(epoch, position, out, failures)
+            view, sample = self._view(epoch, position, (out.shape[0], out.shape[1]), failures)
+            self._draw(view, out)
+            return sample
         number = self._order(epoch, position)
         if number in failures:
             out.fill(BORDER_GREY)
@@ -181,7 +219,7 @@ class SampleMaker:
         try:
             loaded = self._reader.load(number)
         except ImageError as error:
-            raise _UnreadableError(number, error) from None
+            raise UnreadableError(number, error) from None
         shape = out.shape[0], out.shape[1]
         picture, plan = letterbox(loaded, shape, auto=False, scaleup=False)
         bgr_to_rgb_with_hsv(picture, out, None)
@@ -192,8 +230,10 @@ class SampleMaker:
         labels = to_labels(objects.classes, objects.boxes, shape).astype(np.float32)
         return Sample(number, labels, fit=Fit((height, width), ratio_hw, plan.pad_wh))
 
-    def _augmented(self, epoch: int, position: int, out: Picture, failures: Mapping[int, str]) -> Sample:
-        settings, shape = self._settings, (out.shape[0], out.shape[1])
+    def _view(
+        self, epoch: int, position: int, shape: tuple[int, int], failures: Mapping[int, str]
+    ) -> tuple[View, Sample]:
+        settings = self._settings
         side = min(settings.imgsz, max(shape))  # smaller in the first stages of a run
         rng = sample_generator(settings.seed, epoch, position)
         number = self._order(epoch, position)
@@ -212,27 +252,28 @@ class SampleMaker:
         else:
             one = self._labelled(number, failures)
             scenes.append(single_scene(rng, one, side, shape, self._limits))
-        flip = _flip_matrix(shape, upside_down, left_right)
-
-        def recolour(picture: Picture, out: Picture) -> None:
-            self._change_colours(picture, out, factors)
-
-        if len(scenes) == 1:
-            paint(scenes[0], flip, self._read, out, recolour)
-        else:
-            recolour(self._blend(scenes, ratio, flip, shape), out)
         boxes = [scene_boxes(scene, shape) for scene in scenes]
         labels = to_labels(np.concatenate([b[0] for b in boxes]), np.concatenate([b[1] for b in boxes]), shape)
         flip_labels(labels, upside_down=upside_down, left_right=left_right)
-        return Sample(number, labels.astype(np.float32), is_mosaic)
+        view = View(scenes, ratio, _flip_matrix(shape, upside_down, left_right), factors, shape)
+        return view, Sample(number, labels.astype(np.float32), is_mosaic)
 
-    def _blend(self, scenes: list[Scene], ratio: float, flip: Floats, shape: tuple[int, int]) -> Picture:
-        if self._buffers[0].shape[:2] != shape:
-            self._buffers = [np.empty((*shape, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
-        for scene, buffer in zip(scenes, self._buffers, strict=True):
-            paint(scene, flip, self._read, buffer)
+    def _draw(self, view: View, out: Picture) -> None:
+        def recolour(picture: Picture, out: Picture) -> None:
+            self._change_colours(picture, out, view.factors)
+
+        if len(view.scenes) == 1:
+            paint(view.scenes[0], view.flip, self._read, out, recolour)
+        else:
+            recolour(self._blend(view), out)
+
+    def _blend(self, view: View) -> Picture:
+        if self._buffers[0].shape[:2] != view.shape_hw:
+            self._buffers = [np.empty((*view.shape_hw, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
+        for scene, buffer in zip(view.scenes, self._buffers, strict=True):
+            paint(scene, view.flip, self._read, buffer)
         first, second = self._buffers
-        mixup(first, second, ratio)
+        mixup(first, second, view.ratio)
         return first
 
     def _mosaic(
@@ -251,7 +292,7 @@ class SampleMaker:
         try:
             return self._reader.read(number, scale)
         except ImageError as error:
-            raise _UnreadableError(number, error) from None
+            raise UnreadableError(number, error) from None
 
 
 def _flip_matrix(shape: tuple[int, int], upside_down: bool, left_right: bool) -> Floats:

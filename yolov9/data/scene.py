@@ -140,10 +140,22 @@ def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture, recolour:
     if not scene.copied:
         return
     mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
-    # A vertex of an outline means the pixel that it lies in: its centre is moved, and OpenCV wants the pixel's number.
-    outlines = [(warp_points(np.floor(outline) + 0.5, mirrored) - 0.5).round() for outline in scene.copied]
-    mask = outline_mask(outlines, (out.shape[0], out.shape[1]))
+    mask = pasted_mask(scene, matrix, (out.shape[0], out.shape[1]))
     if mask.any():
         donor = np.empty_like(out)
         compose(scene.tiles, mirrored, read, donor, recolour)
         cv2.copyTo(donor, mask, out)
+
+
+def pasted_mask(scene: Scene, matrix: Floats, out_hw: tuple[int, int]) -> Picture:
+    """Returns a mask (H, W) that is 1 where the canvas is shown mirrored, through the outlines of copied objects.
+
+    Args:
+        scene: its outlines are mirrored here.
+        matrix: (3, 3) from canvas to output, flips included.
+        out_hw: size of the output.
+    """
+    mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
+    # A vertex of an outline means the pixel that it lies in: its centre is moved, and OpenCV wants the pixel's number.
+    outlines = [(warp_points(np.floor(outline) + 0.5, mirrored) - 0.5).round() for outline in scene.copied]
+    return outline_mask(outlines, out_hw)
