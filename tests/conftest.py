@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from yolov9.ops.norm_act import triton_is_installed
+
 SHARED_DIR = Path(os.environ.get("YOLOV9_TEST_SHARED", Path(__file__).parents[2] / "shared"))
 
 
@@ -18,6 +20,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--chaos-runs", type=int, default=8, help="trainings that are killed and resumed (tests/cli/chaos)"
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what needs a GPU where there is none."""
+    mark = item.get_closest_marker("gpu")
+    if mark is None or torch.cuda.is_available():
+        return
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if not (mark.kwargs.get("interpreter") and interpreted and triton_is_installed()):
+        pytest.skip("no CUDA GPU")
 
 
 def _need(path: Path) -> Path:

@@ -22,10 +22,7 @@ from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.engine.step_setup import make_step
 from yolov9.model import build_model
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 DEVICE = torch.device("cuda", 0)
 
 

@@ -5,15 +5,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-import torch
 
 from yolov9.config.settings import TrainSettings
 from yolov9.engine import bench
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture

@@ -11,17 +11,11 @@ from torch.nn import functional as F
 
 from yolov9.model.routing import Concat
 from yolov9.ops.join import Join
-from yolov9.ops.norm_act import norm_act_plain, triton_is_installed
+from yolov9.ops.norm_act import norm_act_plain
 from yolov9.ops.recompute import recompute_activations
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (triton_is_installed() and (INTERPRETED or torch.cuda.is_available())),
-        reason="needs a CUDA GPU, or TRITON_INTERPRET=1",
-    ),
-]
+pytestmark = pytest.mark.gpu(interpreter=True)
 # The interpreter is slow and exact; a card works in bf16, which keeps 8 bits of fraction (one rounding: 2^-9 relative).
 DEVICE, DTYPE, RELATIVE_ERROR = ("cpu", torch.float32, 2e-6) if INTERPRETED else ("cuda", torch.bfloat16, 3e-3)
 SHAPES = [(4, 16, 20, 20), (2, 64, 13, 17), (3, 184, 10, 10), (1, 480, 13, 7)]

@@ -6,16 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from yolov9.ops.norm_act import triton_is_installed
-
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (triton_is_installed() and (INTERPRETED or torch.cuda.is_available())),
-        reason="needs a CUDA GPU, or TRITON_INTERPRET=1",
-    ),
-]
+pytestmark = pytest.mark.gpu(interpreter=True)
 DEVICE, DTYPE, GRADIENT_ERROR = ("cpu", torch.float32, 1e-6) if INTERPRETED else ("cuda", torch.bfloat16, 3e-3)
 PICTURES, ANCHORS, CLASSES, SLOTS = 3, 700, 17, 40
 

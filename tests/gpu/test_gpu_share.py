@@ -4,12 +4,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 PROGRAM = """
 import torch
 from yolov9.config.gpu_share import OVERHEAD_BYTES

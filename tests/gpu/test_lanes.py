@@ -9,10 +9,7 @@ import torch
 from yolov9.engine import batch_gradient, bench_step
 from yolov9.engine.captured import side_stream
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 def _gradients(monkeypatch: pytest.MonkeyPatch, *, lanes: bool, calls: int) -> list[torch.Tensor]:

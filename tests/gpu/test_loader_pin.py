@@ -11,10 +11,7 @@ from yolov9.data.dataset_config import load_dataset_config
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader import LoaderSettings, open_loader
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture

@@ -10,10 +10,7 @@ import torch
 from yolov9.loss import DetectionLoss, LossSettings, pack_targets
 from yolov9.ops import nms
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = pytest.mark.gpu
 CLASSES, PICTURES, SIDE = 20, 4, 320
 
 

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,8 @@ def test_early_stopping(facts: dict[str, Any]) -> None:
         "early_stopping_patience3_rows_epoch_fitness_stop_possible_best"
     ]:
         stopper.record(epoch, score)
-        assert (stopper.should_stop(epoch), stopper.may_stop_next(epoch)) == (stop, may_stop)
+        less_patient = replace(stopper, patience=stopper.patience - 1)
+        assert (stopper.should_stop(epoch), less_patient.should_stop(epoch)) == (stop, may_stop)
         assert stopper.best_epoch == best_epoch
 
 

@@ -85,12 +85,16 @@ def copy_paste_candidates(boxes: Floats, has_polygon: NDArray[np.bool_], width: 
         width: of the picture.
     """
     numbers = np.flatnonzero(has_polygon)
-    mirrored = mirror_boxes(boxes[numbers], width)
-    low = np.maximum(mirrored[:, None, :2], boxes[None, :, :2])
-    high = np.minimum(mirrored[:, None, 2:], boxes[None, :, 2:])
-    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    covered = (high - low).clip(0).prod(axis=2) / (area + TINY)
+    covered = covered_share(mirror_boxes(boxes[numbers], width), boxes)
     return np.asarray(numbers[(covered < COPY_PASTE_MAX_OVERLAP).all(axis=1)], dtype=np.intp)
+
+
+def covered_share(first: Floats, second: Floats) -> Floats:
+    """Share of each box of `second` (m, 4) that lies inside each box of `first` (n, 4): (n, m)."""
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    area = (second[:, 2] - second[:, 0]) * (second[:, 3] - second[:, 1])
+    return np.asarray((high - low).clip(0).prod(axis=2) / (area + TINY))
 
 
 def copy_paste_choice(rng: np.random.Generator, candidates: NDArray[np.intp], share: float) -> NDArray[np.intp]:

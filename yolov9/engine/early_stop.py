@@ -24,7 +24,3 @@ class EarlyStop:
     def should_stop(self, epoch: int) -> bool:
         """Tells whether the run ends after this epoch."""
         return self.patience > 0 and epoch - self.best_epoch >= self.patience
-
-    def may_stop_next(self, epoch: int) -> bool:
-        """Tells whether the run could end after the next epoch."""
-        return self.patience > 0 and epoch - self.best_epoch >= self.patience - 1

@@ -89,12 +89,6 @@ class ClassScores:
         """The number that the best checkpoint is chosen by."""
         return fitness(self.map50, self.map50_95)
 
-    def map50_95_of_all(self, number: int) -> Floats:
-        """Average precision over all levels of classes 0 to number - 1; those without labels get the mean."""
-        values = np.full(number, self.map50_95)
-        values[self.classes] = self.average_precision.mean(1)
-        return values
-
 
 def fitness(map50: float, map50_95: float) -> float:
     """The number that the best checkpoint is chosen by: 0.1 mAP50 + 0.9 mAP50-95."""

@@ -75,17 +75,7 @@ def iou_matrix(first: Tensor, second: Tensor) -> Tensor:
     """Plain IoU of every box of `first` (n, 4) with every box of `second` (m, 4): (n, m); 0 where both lack area."""
     area_first = (first[:, 2] - first[:, 0]) * (first[:, 3] - first[:, 1])
     area_second = (second[:, 2] - second[:, 0]) * (second[:, 3] - second[:, 1])
-    overlap = _overlap_matrix(first, second)
-    return overlap / (area_first[:, None] + area_second[None] - overlap + HEIGHT_EPSILON)
-
-
-def covered_share(first: Tensor, second: Tensor) -> Tensor:
-    """Share of each box of `second` (m, 4) that lies inside each box of `first` (n, 4): (n, m)."""
-    area = (second[:, 2] - second[:, 0]) * (second[:, 3] - second[:, 1])
-    return _overlap_matrix(first, second) / (area + HEIGHT_EPSILON)
-
-
-def _overlap_matrix(first: Tensor, second: Tensor) -> Tensor:
     low = torch.maximum(first[:, None, :2], second[None, :, :2])
     high = torch.minimum(first[:, None, 2:4], second[None, :, 2:4])
-    return (high - low).clamp(min=0).prod(-1)
+    overlap = (high - low).clamp(min=0).prod(-1)
+    return overlap / (area_first[:, None] + area_second[None] - overlap + HEIGHT_EPSILON)

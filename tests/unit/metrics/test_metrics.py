@@ -58,11 +58,6 @@ def test_no_detections_at_all_score_zero(labels):
     assert (found.mean_precision, found.mean_recall, found.map50, found.map50_95, found.fitness) == (0, 0, 0, 0, 0)
 
 
-def test_classes_without_labels_get_the_mean_in_the_full_table():
-    found = average_precision_per_class(np.ones((1, 10), bool), np.array([0.9]), np.array([1]), np.array([1]))
-    assert found.map50_95_of_all(3).tolist() == pytest.approx([0.995, 0.995, 0.995])
-
-
 def test_fitness_is_mostly_map50_95():
     assert fitness(1.0, 0.5) == pytest.approx(0.55)
 

@@ -156,7 +156,6 @@ def test_objects_are_plain_json_values(detector: Detector):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_half_on_a_gpu_gives_nearly_the_same_boxes(weights: Path, photo: Path):
     image = read_image(photo)
     full = Detector(weights, "0", DetectorOptions(imgsz=640, conf=0.3)).predict(image)
