@@ -1,13 +1,12 @@
 """Which word starts what. Each command lives in its own module and is imported when it is called."""
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from entrypoint.help_text import COMMANDS, help_text
 from yolov9.errors import ExitCode, UserError
-from yolov9.logs import LOG, setup_logging
+from yolov9.logs import LOG, drop_output, setup_logging
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,8 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # While its errors can be caught; Python does it again when it ends.
     except BrokenPipeError:
-        # Who reads our output, such as `head`, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 128 + signal.SIGPIPE
     except UserError as error:
         for line in str(error).splitlines():

@@ -17,7 +17,7 @@ from entrypoint.inputs import resolve_inputs
 from entrypoint.plan import Plan, make_plan, planned_settings
 from entrypoint.plan.folders import folders_to_read, project_of
 from entrypoint.plan.processes import check_processes
-from entrypoint.request import JobRequest, make_request
+from entrypoint.request import JobRequest, Source, make_request
 from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir, not_writable
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
@@ -47,6 +47,16 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
     else:
         check_writable(run_dir)
+    ending, plan = _run_once(request, run_dir)
+    if ending.exit_code == ExitCode.DIVERGED and plan.value("amp") != "off":
+        LOG.warning("half precision may be the cause: back to the last checkpoint, and on with --amp off")
+        ending, _ = _run_once(_in_float32(request, run_dir, plan), run_dir)
+    say_resumable(ending, str(run_dir))
+    return ending.exit_code
+
+
+def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
+    """Plans a job and runs its trainer."""
     former = _text_of(run_dir / PLAN_FILE)
     try:
         facts, plan = plan_job(request, clean=True)
@@ -66,8 +76,16 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         )
     if former and ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA):
         write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
-    say_resumable(ending, str(run_dir))
-    return ending.exit_code
+    return ending, plan
+
+
+def _in_float32(request: JobRequest, run_dir: Path, plan: Plan) -> JobRequest:
+    """The same job without half precision, from its last checkpoint on, or from the start when it has none."""
+    source = Source(value="off", source=f"diverged in {plan.value('amp')}")
+    settings = request.settings
+    assert isinstance(settings, TrainSettings), "only a training diverges"
+    settings = replace(settings, amp="off", resume=interrupted_run(run_dir))
+    return replace(request, settings=settings, given={**request.given, "amp": source})
 
 
 def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) -> tuple[JobRequest, Path | None]:

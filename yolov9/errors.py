@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     GPU_FAILED = 71
     OUTPUT_NOT_WRITABLE = 73
     STOPPED_RESUMABLE = 75
+    DIVERGED = 76
 
 
 class UserError(Exception):

@@ -1,6 +1,8 @@
-"""One logger for the whole program: level, local time with offset, to standard error, no colours."""
+"""What the program says: one log (level, local time with offset, no colours) to standard error, results to standard
+output."""
 
 import logging
+import os
 import sys
 
 LOG = logging.getLogger("yolov9")
@@ -27,3 +29,16 @@ def setup_logging(*, quiet: bool = False) -> None:
     LOG.handlers[:] = [handler]
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     LOG.propagate = False
+
+
+def show_result(line: str) -> None:
+    """Prints a line of what a command was asked for to standard output, also with `--quiet`."""
+    try:
+        print(line.translate(CONTROLS), flush=True)
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Sends further output nowhere: who reads it, such as `head`, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

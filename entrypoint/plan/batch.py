@@ -52,7 +52,7 @@ def decide_amp(gpus: tuple[Gpu, ...], request: JobRequest) -> Decision:
         degraded = asked in ("bf16", "fp16")
         return Decision(name="amp", value="off", source=source, reason="no gain on the CPU", degraded=degraded)
     if asked == "off":
-        return Decision(name="amp", value="off", source=source, reason="asked for")
+        return Decision(name="amp", value="off", source=source, reason="everything in float32")
     capability = min((gpu.capability for gpu in gpus if gpu.capability), default=None)
     shown = f"compute capability {capability[0]}.{capability[1]}" if capability else "compute capability unknown"
     if asked == "fp16":

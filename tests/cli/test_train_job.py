@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -131,3 +132,21 @@ def test_parts_of_a_step_make_the_same_training_as_the_whole_step(run: Run, tmp_
     assert steps[0] == steps[1] == (8, 1, 3)
     plan = json.loads((tmp_path / "runs" / "train" / "parts" / "plan.json").read_text())
     assert (plan["settings"]["batch_size"], plan["settings"]["micro_batch"]) == (8, 2)
+
+
+def test_a_stop_while_the_trainer_gets_ready_does_not_wait_for_it(
+    started: Started, tiny_set: Path, tmp_path: Path, clean_environment: dict[str, str]
+) -> None:
+    compiler, begun = tmp_path / "bin" / "cc", tmp_path / "begun"
+    compiler.parent.mkdir()
+    compiler.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 1000\n")
+    compiler.chmod(0o755)
+    clean_environment["PATH"] = f"{compiler.parent}:{clean_environment['PATH']}"
+    with started("train", "--data", str(tiny_set), *TINY) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            os.sched_yield()
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert "stopped before the first batch" in errors

@@ -56,12 +56,21 @@ def test_a_real_test_split_is_scored(
 ):
     result = val(data=str(real_data_dir / "bccd" / "data.yaml"), task="test", save_json=True)
     assert result.returncode == ExitCode.DONE, result.stderr
-    assert "mAP50-95" in result.stderr
-    assert "Platelets" in result.stderr
+    assert "mAP50-95" in result.stdout
+    assert "Platelets" in result.stdout
     assert "WARNING" not in result.stderr
     pictures = len(list((real_data_dir / "bccd" / "images" / "test").iterdir()))
     assert f"{pictures} pictures" in result.stderr
     assert (tmp_path / "run" / "predictions.json").is_file()
+
+
+def test_quiet_leaves_the_scores(
+    val: Callable[..., "subprocess.CompletedProcess[str]"], real_data_dir: Path, tmp_path: Path
+):
+    result = val(data=str(real_data_dir / "bccd" / "data.yaml"), task="test", quiet=True)
+    assert result.returncode == ExitCode.DONE
+    assert result.stderr == ""
+    assert [line.split()[0] for line in result.stdout.splitlines()][:2] == ["class", "all"]
 
 
 def test_a_data_file_that_is_not_there_is_a_data_error(val: Callable[..., "subprocess.CompletedProcess[str]"]):

@@ -46,7 +46,7 @@ class RunSettings:
     exist_ok: bool = option(False, "--exist-ok", help="use the folder of --name even when it exists")
     single_cls: bool = option(False, "--single-cls", help="treat all classes as one")
     seed: int = option(0, "--seed", help="seed of every random choice")
-    quiet: bool = option(False, "--quiet", help="show warnings and errors only")
+    quiet: bool = option(False, "--quiet", help="show warnings, errors and results only")
 
 
 @dataclass(kw_only=True)

@@ -46,6 +46,8 @@ class RunSaver:
         context = self._session.context
         if not context.ranks.is_first or (context.settings.nosave and not final):
             return
+        if not final and self._session.step.faults().in_a_row:
+            return  # The newest file is to hold the moment before: pictures of updates that were left out come again.
         self._writer.submit(WriteJob(context.weights_dir / LAST, capture(self._session), keep_previous=True))
 
     def save_best(self, epoch: int) -> None:

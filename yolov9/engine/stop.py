@@ -1,4 +1,4 @@
-"""A request to stop: the first signal asks the trainer to finish its step and save, the second one leaves at once."""
+"""A request to stop: the first signal asks for the step to be finished and saved, the second one leaves at once."""
 
 import os
 import signal
@@ -10,11 +10,17 @@ from yolov9.logs import LOG
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class StoppedAtOnce(BaseException):
+    """A stop was asked for before there was anything to save. No error, so nothing that catches errors takes it."""
+
+
 class StopRequest:
     """Takes SIGTERM and SIGINT while it is open as a context; the former handlers come back afterwards."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.at_once = False
+        """Nothing has to be finished: the signal raises StoppedAtOnce wherever the program is."""
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -33,6 +39,8 @@ class StopRequest:
             # Nothing is cleaned up on purpose: the newest complete checkpoint is on the disk already.
             os._exit(ExitCode.STOPPED_RESUMABLE)
         self.requested = True
+        if self.at_once:
+            raise StoppedAtOnce
         LOG.warning(
             "%s: finishing this step and saving; the same signal again leaves at once", signal.Signals(number).name
         )

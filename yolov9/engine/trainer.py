@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from yolov9.config.environment import read_environment
+from yolov9.config.environment import Environment, read_environment
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.config.stages import size_at
@@ -15,6 +15,7 @@ from yolov9.engine.captured import side_stream
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank, process_group
+from yolov9.engine.divergence import MAX_BAD_UPDATES_IN_A_ROW, diverged
 from yolov9.engine.gpu_failure import gpu_failure_explained
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
@@ -38,15 +39,13 @@ from yolov9.engine.run_report import RunReport
 from yolov9.engine.run_saver import RunSaver
 from yolov9.engine.schedule import optimizer_step_due
 from yolov9.engine.session import Session, open_session
-from yolov9.engine.stop import StopRequest
+from yolov9.engine.stop import StoppedAtOnce, StopRequest
 from yolov9.engine.training_state import restore
 from yolov9.engine.validate import ValidationResult, ValidationStopped, validate
 from yolov9.engine.worker_control import WorkerControl
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import ExitCode
 from yolov9.logs import LOG
 
-MAX_BAD_UPDATES_IN_A_ROW = 30
-"""A run stops after so many updates with a gradient that is not finite; an fp16 scaler finds its scale in about 16."""
 BATCHES_TO_TAKE_MEMORY = 3
 """A batch shape has all its memory once it ran as it is, was captured, and the next batch is on the GPU."""
 STOP_CHECK_INTERVAL = 8
@@ -92,35 +91,44 @@ class Trainer:
         first = environment.rank == 0
         heart = Heartbeat(heartbeat_file(environment, os.getpid()) if first else None)
         with self._stop as stop, heart:
-            settings, content = self._settings, None
-            recipe = load_recipe(settings.hyp)
-            if settings.resume:
-                path, content = find_resumed(settings, self._run_dir)
-                settings, lines = merge_settings(content["training"]["settings"], settings, self._given)
-                if nothing_left(content, settings):
-                    if settings.continue_run:
-                        LOG.info("%s is finished: nothing is left to do", path.parents[1])
-                        return ExitCode.DONE
-                    raise already_finished(content)
-                recipe, self._run_dir = recipe_of(content), path.parent.parent
-                log_resume(path, content, lines)
-                if first:
-                    note_refused(self._run_dir, refused_settings(self._settings, settings, self._given))
-            make_run_folder(self._run_dir)
-            device = resolve_device(settings.device, environment.local_rank)
-            set_backend_switches(device)
-            limit_allocator(device, settings.gpu_share)
-            with process_group(environment, device) as ranks:
-                context = RunContext(
-                    settings=with_defaults(settings),
-                    recipe=recipe,
-                    run_dir=self._run_dir,
-                    precision=choose_precision(settings.amp, device),
-                    ranks=ranks,
-                    environment=environment,
-                    data_copy=self._data_copy,
-                )
-                return _train(context, content, stop, heart)
+            # Several ranks stop together, after a batch: one that left before would leave the others waiting.
+            stop.at_once = environment.world_size == 1
+            try:
+                return self._run(environment, stop, heart)
+            except StoppedAtOnce:
+                LOG.warning("stopped before the first batch: there is nothing to save")
+                return ExitCode.STOPPED_RESUMABLE
+
+    def _run(self, environment: Environment, stop: StopRequest, heart: Heartbeat) -> ExitCode:
+        settings, content = self._settings, None
+        recipe = load_recipe(settings.hyp)
+        if settings.resume:
+            path, content = find_resumed(settings, self._run_dir)
+            settings, lines = merge_settings(content["training"]["settings"], settings, self._given)
+            if nothing_left(content, settings):
+                if settings.continue_run:
+                    LOG.info("%s is finished: nothing is left to do", path.parents[1])
+                    return ExitCode.DONE
+                raise already_finished(content)
+            recipe, self._run_dir = recipe_of(content), path.parent.parent
+            log_resume(path, content, lines)
+            if environment.rank == 0:
+                note_refused(self._run_dir, refused_settings(self._settings, settings, self._given))
+        make_run_folder(self._run_dir)
+        device = resolve_device(settings.device, environment.local_rank)
+        set_backend_switches(device)
+        limit_allocator(device, settings.gpu_share)
+        with process_group(environment, device) as ranks:
+            context = RunContext(
+                settings=with_defaults(settings),
+                recipe=recipe,
+                run_dir=self._run_dir,
+                precision=choose_precision(settings.amp, device),
+                ranks=ranks,
+                environment=environment,
+                data_copy=self._data_copy,
+            )
+            return _train(context, content, stop, heart)
 
 
 def _train(context: RunContext, content: dict[str, Any] | None, stop: StopRequest, heart: Heartbeat) -> ExitCode:
@@ -133,7 +141,9 @@ def _train(context: RunContext, content: dict[str, Any] | None, stop: StopReques
             restore(session, content)
         writer = stack.enter_context(CheckpointWriter())
         report = stack.enter_context(RunReport(session, heart))
-        return TrainingLoop(session, RunSaver(session, writer), report, stop, heart).run()
+        loop = TrainingLoop(session, RunSaver(session, writer), report, stop, heart)
+        stop.at_once = False
+        return loop.run()
 
 
 class TrainingLoop:
@@ -309,8 +319,4 @@ class TrainingLoop:
         if faults.total:
             LOG.warning("%d updates left out so far: their gradient was not finite", faults.total)
         if faults.in_a_row >= MAX_BAD_UPDATES_IN_A_ROW:
-            raise UserError(
-                found=f"the last {faults.in_a_row} updates had a gradient that is not finite",
-                needed="finite losses; half precision or the learning rate is the usual cause",
-                remedy="--resume --amp off, or a recipe with a lower lr0",
-            )
+            raise diverged(f"the last {faults.in_a_row} updates had a gradient that is not finite")

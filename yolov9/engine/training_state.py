@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from yolov9.engine.checkpoint import Progress, training_content
+from yolov9.engine.divergence import diverged
 from yolov9.engine.gpu_failure import is_gpu_failure
 from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.engine.optimizer import load_optimizer_state, optimizer_state
 from yolov9.engine.out_of_memory import first_line, is_out_of_memory
 from yolov9.engine.session import Session
-from yolov9.errors import DataError, UserError
+from yolov9.errors import DataError
 from yolov9.logs import LOG
 
 SEPARATOR = "::"
@@ -29,11 +30,7 @@ def capture(session: Session) -> dict[str, Any]:
     model = copy_to_host(session.model.state_dict())
     ema = copy_to_host(session.ema.model.state_dict())
     if not (all_finite(model) and all_finite(ema)):
-        raise UserError(
-            found="the training has diverged: a weight is not a finite number; the checkpoint before stays",
-            needed="finite weights; the learning rate or half precision is the usual cause",
-            remedy="--resume --amp off, or a new run with a recipe with a lower lr0",
-        )
+        raise diverged("the training has diverged: a weight is not a finite number; the checkpoint before stays")
     progress = session.progress
     progress.best_score, progress.best_epoch = session.stopper.best_score, session.stopper.best_epoch
     progress.loss_sums = step.meter.state()

@@ -24,7 +24,7 @@ from yolov9.engine.label_rows import label_text
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.validate import ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
-from yolov9.logs import LOG
+from yolov9.logs import LOG, show_result
 from yolov9.model import DetectionModel, fuse, load_weights
 
 DEFAULT_BATCH = 32
@@ -167,7 +167,7 @@ def _precision(settings: ValSettings, device: torch.device) -> Precision:
 def _print(report: ValReport, settings: ValSettings) -> None:
     result = report.result
     for line in class_table(result, report.names):
-        LOG.info("%s", line)
+        show_result(line)
     each_ms = report.seconds / max(result.pictures, 1) * 1e3
     LOG.info(
         "%d pictures, %d labels in %.1f s: %.1f ms a picture, reading included; %.1f pictures a second at --img %d",
@@ -216,7 +216,7 @@ def _write_files(
         return report
     scores = coco_scores(annotations, rows, ids)
     for line in scores.lines() if scores else []:
-        LOG.info("%s", line)
+        show_result(line)
     return ValReport(report.result, report.names, report.seconds, scores)
 
 
