@@ -150,3 +150,12 @@ def test_a_stop_while_the_trainer_gets_ready_does_not_wait_for_it(
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 75, errors
     assert "stopped before the first batch" in errors
+
+
+@pytest.mark.parametrize("name", ["bccd", "coco-cc"])
+def test_real_data_train_without_a_warning(run: Run, real_data_dir: Path, name: str) -> None:
+    graph = Path(__file__).parents[1] / "unit" / "engine" / "tiny-graph.yaml"
+    job = ("--cfg", str(graph), "--img", "160", "--epochs", "2", "--device", "cpu")
+    done = run("train", "--data", str(real_data_dir / name / "data.yaml"), *job, timeout_s=280)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if " INFO " not in line] == []
