@@ -71,13 +71,18 @@ class FlatParameters:
         return vector
 
     def make_compute_copies(self, dtype: torch.dtype) -> None:
-        """Gives every four-dimensional parameter a `compute_copy` in half precision; see `yolov9.ops.convolution`."""
+        """Gives every four-dimensional parameter a `compute_copy` in half precision; see `yolov9.ops.convolution`.
+
+        And a `half_gradient`, zeros in a vector of their own; see `yolov9.ops.half_gradients`.
+        """
         self.copies = torch.empty_like(self.values, dtype=dtype)
+        half_gradients = torch.zeros_like(self.copies)
         for parameter in self.parameters:
             if parameter.dim() == 4:
-                start = parameter.storage_offset()
-                copy = self.copies.as_strided(parameter.shape, parameter.stride(), start)
+                where = parameter.shape, parameter.stride(), parameter.storage_offset()
+                copy, half_gradient = self.copies.as_strided(*where), half_gradients.as_strided(*where)
                 parameter.compute_copy = copy  # type: ignore[attr-defined]  # read by yolov9.ops.convolution
+                parameter.half_gradient = half_gradient  # type: ignore[attr-defined]  # and by .half_gradients
         self.refresh_compute_copies()
 
     def refresh_compute_copies(self) -> None:

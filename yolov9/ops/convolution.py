@@ -1,9 +1,11 @@
 """Convolution with weights in half precision that are kept beside the float32 ones.
 
 Autocast converts every weight in every forward pass and every gradient back: two small kernels each. A parameter that
-has a `compute_copy` (see `yolov9.engine.flat`) is used through that copy, and its gradient is added to `.grad` at once.
+has a `compute_copy` (see `yolov9.engine.flat`) is used through that copy. Its gradient is added to `.grad` at once, or with
+all others at the end of a pass that uses lanes.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from yolov9.ops.column_sums import add_column_sums
+from yolov9.ops.half_gradients import add_at_once
 from yolov9.ops.lanes import active_lanes
 
 
@@ -50,7 +53,8 @@ class _Convolution(torch.autograd.Function):
         if not (gradient.is_contiguous() or gradient.is_contiguous(memory_format=torch.channels_last)):
             gradient = gradient.contiguous(memory_format=torch.channels_last)  # once, not for each of the two below
         if ctx.needs_input_grad[1]:
-            work = partial(_add_weight_gradient, gradient, x, copy, ctx.weight, ctx.bias, ctx.shape)
+            put = add_at_once if ctx.lanes is None else ctx.lanes.half_gradients.put
+            work = partial(_add_weight_gradient, gradient, x, copy, ctx.weight, ctx.bias, ctx.shape, put)
             if ctx.lanes is None:
                 work()
             else:
@@ -71,9 +75,14 @@ def _convolution_backward(
 
 
 def _add_weight_gradient(
-    gradient: Tensor, x: Tensor, copy: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[Any, Any, int]
+    gradient: Tensor,
+    x: Tensor,
+    copy: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    shape: tuple[Any, Any, int],
+    put: Callable[[Tensor, Tensor], None],
 ) -> None:
-    assert weight.grad is not None, "parameters with a compute copy have their gradient from the start"
-    weight.grad.add_(_convolution_backward(gradient, x, copy, shape, (False, True))[1])
+    put(_convolution_backward(gradient, x, copy, shape, (False, True))[1], weight)
     if bias is not None and bias.grad is not None:
         add_column_sums(gradient, bias.grad)
