@@ -1,8 +1,8 @@
 """Convolution with weights in half precision that are kept beside the float32 ones.
 
 Autocast converts every weight in every forward pass and every gradient back: two small kernels each. A parameter that
-has a `compute_copy` (see `yolov9.engine.flat`) is used through that copy. Its gradient is added to `.grad` at once, or with
-all others at the end of a pass that uses lanes.
+has a `compute_copy` (see `yolov9.engine.flat`) is used through that copy. Its gradient is added to `.grad` at once, or
+with all others at the end of a pass that uses lanes.
 """
 
 from collections.abc import Callable
