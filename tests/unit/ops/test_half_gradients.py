@@ -68,3 +68,13 @@ def test_weights_outside_of_flat_memory_are_added_to_at_once() -> None:
     weight.grad = torch.ones_like(weight)
     HalfGradients().put(torch.ones(2, 3, 1, 1, dtype=torch.bfloat16), weight)
     assert bool((weight.grad == 2).all())
+
+
+def test_a_pass_without_some_weights_leaves_their_gradients_as_they_are() -> None:
+    flat, weights = _weights(2)
+    collected = HalfGradients()
+    for some in (weights, weights[:1]):
+        for gradient, weight in zip(_gradients_of(some), some, strict=True):
+            collected.put(gradient, weight)
+        collected.add_up()
+    torch.testing.assert_close(weights[1].grad, 1 + _gradients_of(weights)[1].float())
