@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from yolov9.ops.column_sums import add_column_sums
 from yolov9.ops.half_gradients import add_at_once
 from yolov9.ops.lanes import active_lanes
+from yolov9.ops.picture_convolution import add_picture_gradient, convolve_picture, picture_convolution_applies
 
 
 def convolve(x: Tensor, convolution: nn.Conv2d) -> Tensor:
@@ -44,6 +45,9 @@ class _Convolution(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, copy)
         ctx.weight, ctx.bias, ctx.shape, ctx.lanes = weight, bias, (stride, padding, groups), active_lanes()
+        ctx.of_picture = picture_convolution_applies(x, copy, bias, stride, padding, groups)
+        if ctx.of_picture:
+            return convolve_picture(x, copy, stride[0])
         return F.conv2d(x, copy, None if bias is None else bias.to(copy.dtype), stride, padding, 1, groups)
 
     @staticmethod
@@ -55,6 +59,8 @@ class _Convolution(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             put = add_at_once if ctx.lanes is None else ctx.lanes.half_gradients.put
             work = partial(_add_weight_gradient, gradient, x, copy, ctx.weight, ctx.bias, ctx.shape, put)
+            if ctx.of_picture:
+                work = partial(add_picture_gradient, x, gradient, ctx.weight, ctx.shape[0][0])
             if ctx.lanes is None:
                 work()
             else:

@@ -71,7 +71,7 @@ def test_weights_outside_of_flat_memory_are_added_to_at_once() -> None:
 
 
 def test_a_pass_without_some_weights_leaves_their_gradients_as_they_are() -> None:
-    flat, weights = _weights(2)
+    _, weights = _weights(2)
     collected = HalfGradients()
     for some in (weights, weights[:1]):
         for gradient, weight in zip(_gradients_of(some), some, strict=True):

@@ -9,7 +9,8 @@ import pytest
 
 from yolov9.ops.norm_act import triton_is_installed
 
-KERNEL_TESTS = [Path(__file__).parents[2] / "gpu" / name for name in ("test_fused_kernels.py", "test_fused_loss.py")]
+NAMES = ("test_fused_kernels.py", "test_fused_loss.py", "test_picture_convolution.py")
+KERNEL_TESTS = [Path(__file__).parents[2] / "gpu" / name for name in NAMES]
 
 
 @pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it")
