@@ -125,6 +125,12 @@ class TrainSettings(RunSettings):
         help="do not keep the pictures of the mosaic window in memory, decode them again; the samples are the same; "
         "chosen when memory is short",
     )
+    decode: str = option(
+        "auto",
+        "--decode",
+        choices=["auto", "cpu", "gpu"],
+        help="where training pictures are decoded and drawn; auto: on the GPU when the CPUs are too few to feed it",
+    )
     worker_timeout_s: float = option(
         120.0,
         "--worker-timeout",

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yolov9.data.drawing import Drawings
 from yolov9.data.failures import LoaderError
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
@@ -38,7 +39,8 @@ class Batch:
     number: int
     """Place in the epoch, of this process."""
     images: Tensor
-    """(B, H, W, 3) uint8, RGB, in a slot of the ring (page-locked when `pin` was asked for)."""
+    """(B, H, W, 3) uint8, RGB, in a slot of the ring (page-locked when `pin` was asked for); (B, 0, 0, 3) where
+    `drawings` has what is to be drawn."""
     targets: Tensor
     """(n, 6) float32: place in the batch, class, cx, cy, w, h, normalised. A copy; stays valid."""
     indices: Tensor
@@ -49,7 +51,18 @@ class Batch:
     """(B,) bool: the sample is a mosaic."""
     wait_s: float
     """Seconds that the trainer waited for this batch."""
+    drawings: Drawings | None
+    """What the device is to draw; None when the pixels are there."""
+    _remake: Callable[[int, str], "Batch"] = field(repr=False, compare=False)
     _release: Callable[[], None] = field(repr=False, compare=False)
+
+    def without(self, picture: int, reason: str) -> "Batch":
+        """Makes this batch again, in its place, with another picture standing in for one that cannot be decoded.
+
+        Raises:
+            LoaderError: there are too many such pictures.
+        """
+        return self._remake(picture, reason)
 
     def release(self) -> None:
         """Gives the slot back, to be filled again; once is enough, more do no harm."""
@@ -181,11 +194,14 @@ class Loader:
         if not self._asked:
             raise RuntimeError(f"all {self._plan.ring.slots} batches are in use: call Batch.release() first")
         _, _, request = self._asked[0]
+        batch = self._awaited(epoch, number, request)
+        self._asked.popleft()
+        return batch
+
+    def _awaited(self, epoch: int, number: int, request: Request) -> Batch:
         begun = time.perf_counter()
         self._producer.wait(request)
-        wait_s = time.perf_counter() - begun
-        self._asked.popleft()
-        return self._batch(epoch, number, request, wait_s)
+        return self._batch(epoch, number, request, time.perf_counter() - begun)
 
     def _batch(self, epoch: int, number: int, request: Request, wait_s: float) -> Batch:
         count, slot = len(request.positions), request.slot
@@ -196,18 +212,36 @@ class Loader:
             rows[start : start + labels, 0] = row
             rows[start : start + labels, 1:] = self._ring.labels(slot, row)[:labels]
             start += labels
+        height, width = (0, 0) if self._settings.draw_on_device else (request.height, request.width)
+        drawings = None
+        if self._settings.draw_on_device:
+            rooms = [self._ring.room(slot, row) for row in range(count)]
+            drawings = Drawings(rooms, (request.height, request.width))
+        release = self._releaser(slot)
         columns = (records[name].tolist() for name in ("original_hw", "ratio_hw", "pad_wh"))
         return Batch(
             epoch=epoch,
             number=number,
-            images=torch.from_numpy(self._ring.pictures(slot, count, request.height, request.width)),
+            images=torch.from_numpy(self._ring.pictures(slot, count, height, width)),
             targets=torch.from_numpy(rows),
             indices=torch.from_numpy(records["picture"].copy()),
             shapes=[Fit(*(tuple(value) for value in values)) for values in zip(*columns, strict=True)],
             mosaics=torch.from_numpy(records["mosaic"] != 0),
             wait_s=wait_s,
-            _release=self._releaser(slot),
+            drawings=drawings,
+            _remake=self._remaker(epoch, number, request, release),
+            _release=release,
         )
+
+    def _remaker(
+        self, epoch: int, number: int, request: Request, release: Callable[[], None]
+    ) -> Callable[[int, str], Batch]:
+        def remake(picture: int, reason: str) -> Batch:
+            self._producer.leave_out(picture, reason)
+            self._producer.make(request)
+            return replace(self._awaited(epoch, number, request), _release=release)
+
+        return remake
 
     def _releaser(self, slot: int) -> Callable[[], None]:
         held = [slot]

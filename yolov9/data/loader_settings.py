@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from yolov9.config.recipe import Recipe
 from yolov9.config.stages import Stage, size_at
+from yolov9.data.drawing import drawing_bytes
 from yolov9.data.index import DatasetIndex
 from yolov9.data.order import BatchPlan
 from yolov9.data.rect import RectBatches, plan_rect_batches
@@ -66,12 +67,16 @@ class LoaderSettings:
     """Folder of the disk cache and of compiled functions; never the data set's."""
     cache_limit_bytes: int | None = None
     """Most that the cache may take; what does not fit is decoded each time. None: no limit."""
+    draw_on_device: bool = False
+    """Training: batches hold what is to be drawn, and files that are to be decoded, in place of pixels."""
     pin: bool = False
     """Page-lock the pictures, for asynchronous copies to a CUDA device."""
 
     def __post_init__(self) -> None:
         if self.cache not in ("off", "ram", "disk"):
             raise ValueError(f"cache = {self.cache!r}; off, ram or disk is needed")
+        if self.draw_on_device and (self.mode != "train" or self.cache != "off"):
+            raise ValueError("draw_on_device is for training without a cache of decoded pictures")
         if self.mosaic_window < 0:
             raise ValueError(f"mosaic_window = {self.mosaic_window}; at least 0 is needed")
         for name in ("imgsz", "batch_size", "slots", "world", "stride"):
@@ -94,7 +99,7 @@ class LoaderPlan:
         self.order: NDArray[np.int64] | None = None if self.rect is None else self.rect.order
         self.sample = _sample_settings(settings, self.batches.samples)
         self.window: WindowLayout | None = None
-        kept = not settings.decode_again and settings.cache == "off"
+        kept = not settings.decode_again and settings.cache == "off" and not settings.draw_on_device
         if settings.mosaic_window and self.sample.mosaic and kept:
             at_a_time = settings.slots * settings.batch_size
             self.window = plan_window(settings.mosaic_window, at_a_time, settings.imgsz)
@@ -116,7 +121,8 @@ class LoaderPlan:
         most = int(np.diff(settings.index.label_offsets).max(initial=0))
         copies = 2 if settings.mode == "train" and settings.recipe.copy_paste else 1
         labels = most * (MOSAIC_PICTURES * MIXED_SAMPLES * copies if settings.mode == "train" else 1)
-        return RingLayout(slots=settings.slots, rows=rows, picture_bytes=rows * max(areas) * 3, labels=max(labels, 1))
+        each = drawing_bytes(settings.imgsz, max(areas)) if settings.draw_on_device else max(areas) * 3
+        return RingLayout(slots=settings.slots, rows=rows, picture_bytes=rows * each, labels=max(labels, 1))
 
 
 def _rect_batches(settings: LoaderSettings) -> RectBatches | None:

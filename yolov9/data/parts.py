@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from yolov9.data.cache import CacheLayout, DecodedCache
 from yolov9.data.cache_memory import open_cache
 from yolov9.data.compiled_colour import load_colour, share_compiled_colour
+from yolov9.data.drawing import DrawingWriter
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
 from yolov9.data.reader import PictureReader
 from yolov9.data.ring import Ring, RingLayout
-from yolov9.data.sample import SampleMaker, SampleSettings
+from yolov9.data.sample import Sample, SampleMaker, SampleSettings
 from yolov9.data.shared import create_memory, map_arrays, map_memory, share_arrays
 from yolov9.data.window import Window, WindowLayout, empty_heads
-from yolov9.data.worker import MAX_WORKERS, NOTHING
+from yolov9.data.worker import MAX_WORKERS, NOTHING, MakeSample, Task
 
 
 class SharedParts:
@@ -65,7 +66,8 @@ class SharedParts:
                 "sample": asdict(plan.sample),
                 "cache": None if cache is None else (cache.fd, asdict(cache.layout)),
                 "window": window,
-                "colour": share_compiled_colour(settings.cache_dir) if any(plan.sample.hsv) else None,
+                "colour": share_compiled_colour(settings.cache_dir) if _draws(settings, plan) else None,
+                "drawings": settings.draw_on_device,
             }
         )
 
@@ -80,8 +82,8 @@ class SharedParts:
         for fd in set(self.descriptors()) - {self.config["ring"][0]}:
             os.close(fd)
 
-    def maker(self, reading: Callable[[int], None] | None = None) -> SampleMaker:
-        """Returns a maker of samples.
+    def maker(self, reading: Callable[[int], None] | None = None) -> MakeSample:
+        """Returns a function that makes samples in the ring.
 
         Args:
             reading: called with the number of each picture before it is opened.
@@ -94,7 +96,24 @@ class SharedParts:
             reading=reading,
             banned=self.banned,
         )
-        return SampleMaker(self._settings, self.index, reader, self._order, self._change_colours)
+        maker = SampleMaker(self._settings, self.index, reader, self._order, self._change_colours)
+
+        def make(task: Task) -> Sample:
+            out = self.ring.picture(task.slot, task.row, task.height, task.width)
+            return maker.make(task.epoch, task.position, out)
+
+        writer = DrawingWriter(reader, self._settings.imgsz)
+
+        def describe(task: Task) -> Sample:
+            write = writer.into(self.ring.room(task.slot, task.row))
+            return maker.describe(task.epoch, task.position, (task.height, task.width), write)
+
+        return describe if self.config["drawings"] else make
+
+
+def _draws(settings: LoaderSettings, plan: LoaderPlan) -> bool:
+    """Tells whether the workers change colours."""
+    return any(plan.sample.hsv) and not settings.draw_on_device
 
 
 def _map_cache(

@@ -63,6 +63,13 @@ class Producer(Protocol):
     def cancel(self, generation: int) -> None:
         """Forgets all requests so far; later ones have this generation."""
 
+    def leave_out(self, picture: int, reason: str) -> None:
+        """Has another picture stand in for one from now on.
+
+        Raises:
+            UnreadablePicturesError: there are too many such pictures.
+        """
+
     def worker_pids(self) -> list[int]:
         """Returns the process ids of workers."""
 
@@ -81,7 +88,7 @@ class InlineProducer:
         self._ring = ring
         parts = SharedParts.create(settings, plan, ring_fd)
         parts.close_descriptors()
-        self._maker = parts.maker()
+        self._make, self._banned = parts.maker(), parts.banned
 
     def make(self, request: Request) -> None:
         """Does nothing yet."""
@@ -91,7 +98,7 @@ class InlineProducer:
         for row, position in enumerate(request.positions):
             task = Task(request.slot, row, request.height, request.width, request.epoch, position)
             try:
-                failures = run_task(task, self._maker, self._ring)
+                failures = run_task(task, self._make, self._ring)
             except ImageError as error:
                 raise no_stand_in(str(error)) from None
             for number, reason in failures:
@@ -104,6 +111,11 @@ class InlineProducer:
 
     def cancel(self, generation: int) -> None:
         """There is nothing to forget."""
+
+    def leave_out(self, picture: int, reason: str) -> None:
+        """Notes it."""
+        self._banned[picture] = 1
+        self._failures.failure(picture, reason)
 
     def worker_pids(self) -> list[int]:
         """There are none."""
@@ -123,7 +135,9 @@ class ServerProducer:
         del ring
         self._failures = FailureLog(settings)
         self._made: set[tuple[int, int]] = set()
-        self._server, self._connection = _start_server(settings, plan, ring_fd)
+        parts = SharedParts.create(settings, plan, ring_fd)
+        self._banned = parts.banned
+        self._server, self._connection = _start_server(settings, parts)
 
     def make(self, request: Request) -> None:
         """Sends the request to the server."""
@@ -148,6 +162,11 @@ class ServerProducer:
         """Tells the server; what was made and not fetched is forgotten."""
         self._made.clear()
         self._send({"cancel": generation})
+
+    def leave_out(self, picture: int, reason: str) -> None:
+        """Notes it where all workers see it."""
+        self._banned[picture] = 1
+        self._failures.failure(picture, reason)
 
     def worker_pids(self) -> list[int]:
         """Returns the children of the server."""
@@ -197,10 +216,7 @@ class ServerProducer:
         return LoaderError(f"the loader's server process (pid {self._server.pid}) ended: {how}")
 
 
-def _start_server(
-    settings: LoaderSettings, plan: LoaderPlan, ring_fd: int
-) -> tuple["subprocess.Popen[bytes]", socket.socket]:
-    parts = SharedParts.create(settings, plan, ring_fd)
+def _start_server(settings: LoaderSettings, parts: SharedParts) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     config = {
         "connection": theirs.fileno(),

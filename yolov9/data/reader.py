@@ -78,16 +78,16 @@ class PictureReader:
             ImageError: it cannot be read, or its size is not the one in the index any more.
         """
         size_wh = self.size_wh(number)
-        wanted = _reduction(max(size_wh), self._imgsz, scale)
+        wanted = reduction_for(max(size_wh), self._imgsz, scale)
         if self._cache is not None and self._cache.has_place(number):
             kept = self._cached(number)
             kept_wh = kept.shape[1], kept.shape[0]
-            wanted = _reduction(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
+            wanted = reduction_for(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
             pitch = size_wh[0] / kept_wh[0] * wanted, size_wh[1] / kept_wh[1] * wanted
             return Drawable(shrink(kept, wanted), pitch)
         if self._window is None or number not in self._sequence_of:
             return Drawable(self._decode(number, wanted), (wanted, wanted))
-        base = _reduction(max(size_wh), self._imgsz, 1.0)
+        base = reduction_for(max(size_wh), self._imgsz, 1.0)
         return Drawable(shrink(self._shared(self._window, number, base), wanted // base), (wanted, wanted))
 
     def load(self, number: int) -> Picture:
@@ -122,22 +122,39 @@ class PictureReader:
             window.put(sequence, number, picture)
         return picture
 
-    def _decode(self, number: int, reduction: int) -> Picture:
+    def open_path(self, number: int) -> str:
+        """Returns the path of a picture that is about to be read, and says so to the supervisor.
+
+        Raises:
+            ImageError: it must not be opened.
+        """
         path = self._source.path(number)
         if self._banned is not None and self._banned[number]:
-            raise ImageError(path, "left out: it made a worker hang or die")
+            raise ImageError(path, "left out: it made a worker hang or die, or no decoder can read it")
         if self._reading is not None:
             self._reading(number)
-        picture = read_image(path, reduction)
+        return path
+
+    def check_size(self, number: int, found_hw: tuple[int, int], reduction: int) -> None:
+        """Compares the size of what was read at a reduction with that in the index.
+
+        Raises:
+            ImageError: it is another one.
+        """
         width, height = self.size_wh(number)
-        if picture.shape[:2] != (-(-height // reduction), -(-width // reduction)):
-            found = f"{picture.shape[1]}x{picture.shape[0]}"
-            raise ImageError(path, f"is {found} pixels at 1/{reduction} now, was {width}x{height} in the scan")
+        if found_hw != (-(-height // reduction), -(-width // reduction)):
+            found = f"{found_hw[1]}x{found_hw[0]}"
+            reason = f"is {found} pixels at 1/{reduction} now, was {width}x{height} in the scan"
+            raise ImageError(self._source.path(number), reason)
+
+    def _decode(self, number: int, reduction: int) -> Picture:
+        picture = read_image(self.open_path(number), reduction)
+        self.check_size(number, (picture.shape[0], picture.shape[1]), reduction)
         return picture
 
 
-def _reduction(longer_side: int, imgsz: int, scale: float) -> int:
-    """The strongest reduction that leaves pixels as fine as the output's, or as those of a picture `imgsz` long."""
+def reduction_for(longer_side: int, imgsz: int, scale: float) -> int:
+    """Returns the strongest reduction that leaves pixels as fine as the output's, or as those of one of `imgsz`."""
     return next((r for r in REDUCTIONS if r * scale <= 1.0 or longer_side >= r * imgsz), 1)
 
 

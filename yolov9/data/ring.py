@@ -79,6 +79,12 @@ class Ring:
         start = slot * self.layout.slot_pictures_bytes + row * size
         return self.bytes[start : start + size].reshape(height, width, 3)
 
+    def room(self, slot: int, row: int) -> NDArray[np.uint8]:
+        """Returns the part of a slot's pictures that belongs to one sample, whatever is in it."""
+        size = self.layout.picture_bytes // self.layout.rows
+        start = slot * self.layout.slot_pictures_bytes + row * size
+        return self.bytes[start : start + size]
+
     def records(self, slot: int) -> NDArray[np.void]:
         """Returns the records (rows,) of a slot."""
         start = self._rest(slot)

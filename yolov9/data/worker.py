@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from yolov9.data.images import ImageError
 from yolov9.data.ring import Ring
-from yolov9.data.sample import SampleMaker
+from yolov9.data.sample import Sample
 
 TASK = struct.Struct("<IIIIIQ")
 """Slot, row, height, width, epoch, position."""
@@ -51,37 +52,40 @@ class Task:
         return TASK.pack(self.slot, self.row, self.height, self.width, self.epoch, self.position)
 
 
-def run_task(task: Task, maker: SampleMaker, ring: Ring) -> list[tuple[int, str]]:
+MakeSample = Callable[[Task], Sample]
+"""Makes the pixels of a sample, or a drawing of it, in its place of the ring, and returns the rest."""
+
+
+def run_task(task: Task, make: MakeSample, ring: Ring) -> list[tuple[int, str]]:
     """Makes one sample in its place of the ring and returns the pictures that could not be read.
 
     Raises:
         ImageError: see `SampleMaker.make`.
     """
-    out = ring.picture(task.slot, task.row, task.height, task.width)
-    sample = maker.make(task.epoch, task.position, out)
+    sample = make(task)
     ring.write(task.slot, task.row, sample)
     return sample.failures
 
 
-def work(tasks: socket.socket, maker: SampleMaker, ring: Ring, reading: NDArray[np.int64]) -> None:
+def work(tasks: socket.socket, make: MakeSample, ring: Ring, reading: NDArray[np.int64]) -> None:
     """Serves tasks until the other end closes.
 
     Args:
         tasks: connection to the server, one message a task.
-        maker: makes the samples.
+        make: makes the samples.
         ring: where they go.
         reading: (1,) the number of the picture being read, for the server to see.
     """
     while message := tasks.recv(TASK.size):
-        answer = _answer(Task(*TASK.unpack(message)), maker, ring)
+        answer = _answer(Task(*TASK.unpack(message)), make, ring)
         reading[0] = NOTHING
         tasks.send(answer)
 
 
-def _answer(task: Task, maker: SampleMaker, ring: Ring) -> bytes:
+def _answer(task: Task, make: MakeSample, ring: Ring) -> bytes:
     reply: dict[str, Any] = {}
     try:
-        failures = run_task(task, maker, ring)
+        failures = run_task(task, make, ring)
         if not failures:
             return DONE
         reply["failures"] = failures

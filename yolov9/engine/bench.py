@@ -247,7 +247,7 @@ class _GpuConsumer(_LoaderConsumer):
         super().__init__()
         self._session = session
         self._device = session.context.precision.device
-        self._feed = DeviceFeed(self._device, session.context.precision.dtype)
+        self._feed = DeviceFeed(self._device, session.context.precision.dtype, painter=session.painter)
         self._every = rounded_accumulation(session.context.accumulation_target)
         self._steps: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._begun = 0.0

@@ -35,9 +35,10 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         cache=settings.cache,
         cache_limit_bytes=_cache_limit_bytes(context),
         cache_dir=context.environment.cache_dir,
+        draw_on_device=context.draws_on_device,
         rank=context.ranks.rank,
         world=context.ranks.world,
-        pin=on_gpu,
+        pin=on_gpu and not context.draws_on_device,
     )
 
 

@@ -24,6 +24,7 @@ OF_THIS_PROCESS = frozenset(
         "cache_limit_gb",
         "close_mosaic",
         "data",
+        "decode",
         "decode_again",
         "device",
         "epochs",
@@ -52,6 +53,7 @@ ALWAYS_NEW = frozenset(
         "amp",
         "cache_limit_gb",
         "continue_run",
+        "decode",
         "decode_again",
         "device",
         "exist_ok",
@@ -69,7 +71,7 @@ ALWAYS_NEW = frozenset(
 )
 """Settings that describe the machine or this command, so they are taken as they are now."""
 
-OF_THE_MACHINE = frozenset({"amp", "device", "stage", "workers"})
+OF_THE_MACHINE = frozenset({"amp", "decode", "device", "stage", "workers"})
 """Those of them that are worth a line when they are others than before."""
 
 

@@ -49,6 +49,11 @@ class RunContext:
         return settings.optimisation_batch / (self.batch * self.ranks.world)
 
     @property
+    def draws_on_device(self) -> bool:
+        """Training pictures are decoded and drawn on the device; a plan has made `gpu` of `auto` where it pays."""
+        return self.settings.decode == "gpu"
+
+    @property
     def growth(self) -> Growth | None:
         """How the batches of a step grow with `--dynamic-accumulate`."""
         return parse_growth(self.settings.dynamic_accumulate, self.settings.epochs)

@@ -20,8 +20,10 @@ from yolov9.engine.loader_setup import train_loader_settings, val_loader_setting
 from yolov9.engine.model_setup import freeze_layers, make_model
 from yolov9.engine.optimizer import ParameterGroups
 from yolov9.engine.optional_file import optional_file
+from yolov9.engine.painter_setup import make_painter, with_decoding_for
 from yolov9.engine.plan_record import note_in_plan
 from yolov9.engine.run_context import RunContext
+from yolov9.engine.sample_painter import SamplePainter
 from yolov9.engine.schedule import Schedule, lr_shape, scaled_recipe
 from yolov9.engine.step import TrainStep
 from yolov9.engine.step_setup import make_step, search_pays
@@ -50,6 +52,8 @@ class Session:
     train_index: DatasetIndex
     claim: GpuClaim
     """Held until this run has taken its memory."""
+    painter: SamplePainter | None = None
+    """Draws training pictures on the device; None where the loader's workers do."""
     validation_batch: int | None = None
     """Pictures that validation looks at together; None: all that are loaded."""
 
@@ -74,6 +78,7 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
     """
     torch.manual_seed(context.settings.seed)
     train_index, val_index = _read_data(context)
+    context = with_decoding_for(context, train_index)
     with ExitStack() as stack:
         # The loaders' processes start before anything touches the GPU.
         train_loader = stack.enter_context(open_loader(train_loader_settings(context, train_index)))
@@ -82,7 +87,11 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
             val_loader = stack.enter_context(open_loader(val_loader_settings(context, val_index, train_index)))
         model = make_model(context.settings, list(train_index.names), context.environment, resumed)
         claim = stack.enter_context(claim_gpu(context.precision.device, context.environment))
-        yield _assemble(context, model, claim, train_index, train_loader, val_loader)
+        # Its memory is taken before a batch is looked for that fits into the rest.
+        painter = make_painter(context)
+        session = _assemble(context, model, claim, train_index, train_loader, val_loader)
+        session.painter = painter
+        yield session
 
 
 def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:

@@ -173,7 +173,9 @@ class TrainingLoop:
         micro_batches = session.step.micro_batches
         micro_batches.on_change = self._note_memory
         self._workers = WorkerControl(session.train_loader, fixed=settings.fixed_workers)
-        self._feed = DeviceFeed(precision.device, precision.dtype, make_room=micro_batches.make_room)
+        self._feed = DeviceFeed(
+            precision.device, precision.dtype, make_room=micro_batches.make_room, painter=session.painter
+        )
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
 
     def run(self) -> ExitCode:

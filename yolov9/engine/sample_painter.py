@@ -1,0 +1,181 @@
+"""Makes the pictures of a batch on the device from what the loader's workers have written down: `--decode gpu`.
+
+Everything happens on the stream that is current, which the training does not use. Only the host waits for the decoder.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES
+from yolov9.data.drawing import NO_MASK, Drawings
+from yolov9.engine.jpeg_decoder import DecodeError, decode_jpegs, shrink_planes
+from yolov9.engine.picture_store import PictureStore, group_bytes
+from yolov9.ops import draw_samples as table
+from yolov9.ops.draw_samples import draw_samples
+
+
+class UndecodableError(Exception):
+    """A picture of a batch cannot be decoded, so another one has to stand in."""
+
+    def __init__(self, picture: int, reason: str) -> None:
+        super().__init__(picture, reason)
+        self.picture = picture
+        self.reason = reason
+
+
+class _Source(NamedTuple):
+    """A picture that a sample shows."""
+
+    room: NDArray[np.uint8]
+    """The sample's part of the slot."""
+    entry: np.void
+    """A record of `yolov9.data.drawing.SOURCE`."""
+
+    @property
+    def size_hw(self) -> tuple[int, int]:
+        height, width = self.entry["size_hw"].tolist()
+        return height, width
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Size of the decoded JPEG."""
+        return 3 * math.prod(self.size_hw) * int(self.entry["reduction"]) ** 2
+
+    def data(self) -> Tensor:
+        start = int(self.entry["start"])
+        return torch.from_numpy(self.room[start : start + int(self.entry["length"])])
+
+
+class SamplePainter:
+    """Makes pictures of batches.
+
+    Args:
+        device: where.
+        store_bytes: memory for decoded pictures, as from `picture_store_bytes`.
+    """
+
+    def __init__(self, device: torch.device, store_bytes: int) -> None:
+        self._device = device
+        self._store = PictureStore(store_bytes, device)
+
+    def __call__(self, drawings: Drawings) -> Tensor:
+        """Returns (B, H, W, 3) uint8, RGB. The slot is not needed any more once the current stream is done.
+
+        Raises:
+            UndecodableError: a picture cannot be decoded; the batch has to be made again without it.
+            torch.OutOfMemoryError: there is no room for the pictures.
+        """
+        records = drawings.records()
+        floats = self._upload(table_floats(records))
+        masks, mask_starts = _masks(drawings, records)
+        on_device = self._upload(masks)
+        out = torch.empty((len(records), *drawings.shape_hw, 3), dtype=torch.uint8, device=self._device)
+        for part, wanted in self._groups(drawings, records):
+            self._bring(wanted)
+            places = self._upload(self._places(records[part], mask_starts[part]))
+            draw_samples(self._store.memory, on_device, floats[part], places, out[part])
+        return out
+
+    def _upload(self, array: NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(array)
+        if self._device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+    def _groups(self, drawings: Drawings, records: NDArray[np.void]) -> Iterator[tuple[slice, dict[int, _Source]]]:
+        """Yields parts of the batch whose pictures are in the store at the same time: usually all of it."""
+        most = len(self._store.memory)
+        first, wanted = 0, dict[int, _Source]()
+        for number, (room, record) in enumerate(zip(drawings.rooms, records, strict=True)):
+            entries = record["source"][: record["sources"]]
+            joined = {**wanted, **{int(entry["picture"]): _Source(room, entry) for entry in entries}}
+            sizes = [source.size_hw for source in joined.values()]
+            # A gap at the end of the memory is smaller than the largest picture.
+            if wanted and group_bytes(sizes) + group_bytes([max(sizes, key=math.prod)]) > most:
+                yield slice(first, number), wanted
+                first, joined = number, {int(entry["picture"]): _Source(room, entry) for entry in entries}
+            wanted = joined
+        yield slice(first, len(records)), wanted
+
+    def _bring(self, wanted: Mapping[int, _Source]) -> None:
+        """Decodes what the store does not hold. What comes in may push out what is wanted, too; that comes in again."""
+        while missing := [number for number in wanted if number not in self._store]:
+            waiting: list[int] = []
+            for number in missing:
+                if not wanted[number].entry["is_jpeg"]:
+                    pixels = wanted[number].data().view(*wanted[number].size_hw, 3)
+                    self._room(number, wanted).copy_(pixels.to(self._device).flip(-1).permute(2, 0, 1))
+                    continue
+                if waiting and sum(wanted[n].decoded_bytes for n in (*waiting, number)) > DECODED_AT_ONCE_BYTES:
+                    self._decode(waiting, wanted)
+                    waiting = []
+                waiting.append(number)
+            if waiting:
+                self._decode(waiting, wanted)
+
+    def _decode(self, numbers: Sequence[int], wanted: Mapping[int, _Source]) -> None:
+        if self._device.type == "cuda":
+            # The decoder writes on a stream of its own, into memory that may have been freed on this one just now.
+            torch.cuda.current_stream(self._device).synchronize()
+        try:
+            pictures = decode_jpegs([wanted[number].data() for number in numbers], self._device)
+        except DecodeError as error:
+            raise UndecodableError(numbers[error.place], error.reason) from None
+        for number, picture in zip(numbers, pictures, strict=True):
+            shrunk = shrink_planes(picture, int(wanted[number].entry["reduction"]))
+            if shrunk.shape != (3, *wanted[number].size_hw):
+                raise UndecodableError(number, "its pixels have another size than its header says")
+            self._room(number, wanted).copy_(shrunk)
+
+    def _room(self, number: int, wanted: Mapping[int, _Source]) -> Tensor:
+        return self._store.room_for(number, *wanted[number].size_hw)
+
+    def _places(self, records: NDArray[np.void], mask_starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        starts = np.zeros((len(records), records.dtype["source"].shape[0]), np.int64)
+        for row, record in enumerate(records):
+            for place, number in enumerate(record["source"]["picture"][: record["sources"]].tolist()):
+                starts[row, place] = self._store[number].start
+        of_tiles = starts[np.arange(len(records))[:, None, None], records["scene"]["tile"]["source"]]
+        places = np.concatenate((mask_starts[..., None], of_tiles), axis=2)
+        return places.reshape(len(records), table.TABLE_PLACES)
+
+
+def table_floats(records: NDArray[np.void]) -> NDArray[np.float32]:
+    """Returns the table (B, TABLE_FLOATS) of `draw_samples` for records of drawings."""
+    count, scenes = len(records), records["scene"]
+    tiles = scenes["tile"]
+    sizes_hw = records["source"]["size_hw"][np.arange(count)[:, None, None], tiles["source"]]
+    columns = (tiles["region"], tiles["offset_xy"], tiles["scale_xy"], tiles["average"][..., None], sizes_hw[..., ::-1])
+    of_tiles = np.concatenate(columns, axis=3, dtype=np.float32)
+    of_scenes = np.concatenate(
+        (
+            *(scenes["back"], scenes["canvas_width"][..., None], scenes["tiles"][..., None]),
+            of_tiles.reshape(count, table.SCENES, table.TILES * table.TILE_FLOATS),
+        ),
+        axis=2,
+        dtype=np.float32,
+    )
+    of_samples = np.stack((records["scenes"], records["ratio"], records["recolour"]), axis=1)
+    flat = of_scenes.reshape(count, table.SCENES * table.SCENE_TOTAL)
+    return np.concatenate((of_samples, records["factors"], flat), axis=1, dtype=np.float32)
+
+
+def _masks(drawings: Drawings, records: NDArray[np.void]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Returns all masks of a batch one after the other (at least one byte), and where each begins: (B, 2)."""
+    height, width = drawings.shape_hw
+    size = height * (-(-width // 8))
+    starts = records["scene"]["mask"].astype(np.int64)
+    starts[np.arange(starts.shape[1]) >= records["scenes"][:, None]] = NO_MASK
+    parts = [np.zeros(1, np.uint8)]
+    end = 1
+    for row, scene in zip(*np.nonzero(starts != NO_MASK), strict=True):
+        parts.append(drawings.rooms[row][starts[row, scene] : starts[row, scene] + size])
+        starts[row, scene] = end
+        end += size
+    return np.concatenate(parts), starts
