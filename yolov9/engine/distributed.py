@@ -83,9 +83,3 @@ def any_rank(flag: bool, ranks: Ranks, device: torch.device) -> bool:
     value = torch.tensor(int(flag), device=device)
     dist.all_reduce(value, op=dist.ReduceOp.MAX)
     return bool(value.item())
-
-
-def wait_for_all(ranks: Ranks) -> None:
-    """Waits until every rank has come here."""
-    if ranks.world > 1:
-        dist.barrier()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.optim import Optimizer
 
 from yolov9.config.settings import FIND, FIND_LARGEST, NOMINAL_BATCH
 from yolov9.data import DatasetIndex, load_dataset_config
@@ -14,35 +13,25 @@ from yolov9.data.loader import Loader, open_loader
 from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
 from yolov9.engine.checkpoint import ModelFacts, Progress
 from yolov9.engine.early_stop import EarlyStop
-from yolov9.engine.ema import ModelEma
 from yolov9.engine.gpu_claim import GpuClaim, claim_gpu
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
 from yolov9.engine.model_setup import freeze_layers, make_model
-from yolov9.engine.optimizer import ParameterGroups
 from yolov9.engine.optional_file import optional_file
 from yolov9.engine.painter_setup import make_painter, with_decoding_for
 from yolov9.engine.plan_record import note_in_plan
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.sample_painter import SamplePainter
 from yolov9.engine.schedule import Schedule, lr_shape, scaled_recipe
-from yolov9.engine.step import TrainStep
-from yolov9.engine.step_setup import make_step, search_pays
+from yolov9.engine.step_setup import StepParts, make_step, search_pays
 from yolov9.logs import LOG
-from yolov9.loss import DetectionLoss
 from yolov9.model import DetectionModel
 
 
-@dataclass
-class Session:
-    """The parts of one run."""
+@dataclass(kw_only=True)
+class Session(StepParts):
+    """One run: a model with what trains it, and what feeds and steers that."""
 
     context: RunContext
-    model: DetectionModel
-    loss: DetectionLoss
-    groups: ParameterGroups
-    optimizer: Optimizer
-    ema: ModelEma[DetectionModel]
-    step: TrainStep
     schedule: Schedule
     stopper: EarlyStop
     progress: Progress
@@ -126,14 +115,30 @@ def _assemble(
     train_loader: Loader,
     val_loader: Loader | None,
 ) -> Session:
-    settings, recipe = context.settings, context.recipe
+    settings, batches = context.settings, train_loader.batches_per_epoch
     freeze_layers(model, settings.freeze)
     choice = _choose(context, model, train_index)
     micro_batch = None if settings.micro_batch in FIND else settings.micro_batch
     if choice is not None:
         micro_batch = choice.found.pictures
-    search = search_pays(context.settings.epochs * train_loader.batches_per_epoch)
+    search = search_pays(settings.epochs * batches)
     parts = make_step(context, model, context.ranks, micro_batch=micro_batch, search=search)
+    return Session(
+        **vars(parts),
+        context=context,
+        schedule=_make_schedule(context, batches),
+        stopper=EarlyStop(settings.patience),
+        progress=Progress(),
+        train_loader=train_loader,
+        val_loader=val_loader,
+        train_index=train_index,
+        claim=claim,
+        validation_batch=None if choice is None else choice.validation,
+    )
+
+
+def _make_schedule(context: RunContext, batches_per_epoch: int) -> Schedule:
+    settings, recipe = context.settings, context.recipe
     if settings.scale_lr:
         recipe = scaled_recipe(recipe, context.pictures_per_step)
         LOG.info(
@@ -143,31 +148,14 @@ def _assemble(
             context.recipe.lr0,
             recipe.lr0,
         )
-    schedule = Schedule(
+    return Schedule(
         epochs=settings.epochs,
-        batches_per_epoch=train_loader.batches_per_epoch,
+        batches_per_epoch=batches_per_epoch,
         recipe=recipe,
         shape=lr_shape(settings),
         accumulation_target=context.accumulation_target,
         growth=context.growth,
         momentum_warms_up=settings.optimizer == "SGD",
-    )
-    return Session(
-        context=context,
-        model=parts.model,
-        loss=parts.loss,
-        groups=parts.groups,
-        optimizer=parts.optimizer,
-        ema=parts.ema,
-        step=parts.step,
-        schedule=schedule,
-        stopper=EarlyStop(settings.patience),
-        progress=Progress(),
-        train_loader=train_loader,
-        val_loader=val_loader,
-        train_index=train_index,
-        claim=claim,
-        validation_batch=None if choice is None else choice.validation,
     )
 
 

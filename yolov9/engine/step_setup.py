@@ -22,7 +22,7 @@ SEARCH_PAYS_FROM_BATCHES = 5000
 """cuDNN's search takes 7 to 10 s at the start, and saves 3 to 6 % of each batch (docs/measurements.md): 1 to 4 ms."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class StepParts:
     """A model on its device with what trains it."""
 
@@ -76,7 +76,7 @@ def make_step(
         search=search,
         plain=settings.plain_step,
     )
-    return StepParts(model, loss, groups, optimizer, ema, step)
+    return StepParts(model=model, loss=loss, groups=groups, optimizer=optimizer, ema=ema, step=step)
 
 
 def say_missing_kernels(device: torch.device) -> None:
