@@ -228,8 +228,8 @@ class TrainingLoop:
             self._heart.step(f"training, epoch {progress.epoch + 1}, batch {progress.batch}")
             if self._stop_agreed():
                 return False
-            if self._saver.due() and self._may_save_here():
-                self._saver.save_last()
+            if self._saver.due():
+                self._save_here()
             if self._report.inside_epoch(self._feed.wait_s):
                 self._check_faults()
         return True
@@ -247,7 +247,11 @@ class TrainingLoop:
         values = session.schedule.at(iteration)
         resize = None if self._multi_scale is None else partial(self._multi_scale.apply, iteration=iteration)
         self._report.see_batch(batch)
-        session.step.add_gradient(batch.images, batch.targets, resize)
+        try:
+            session.step.add_gradient(batch.images, batch.targets, resize)
+        except NoRoomError:
+            self._save_here(final=True)
+            raise
         if optimizer_step_due(iteration, progress.last_step, values.accumulate):
             set_step_values(session.optimizer, values)
             session.step.update()
@@ -262,6 +266,8 @@ class TrainingLoop:
         context, progress = self._session.context, self._session.progress
         if context.ranks.is_first:
             record_memory_event(context.run_dir, event, epoch=progress.epoch, batch=progress.batch)
+        if event.after < event.before:
+            self._save_here()  # The failed batch is undone; where memory is short, worse may follow.
 
     def _end_epoch(self) -> bool:
         """Validates on the first rank and tells all of them whether the run ends here for want of progress."""
@@ -312,9 +318,11 @@ class TrainingLoop:
             return False
         return any_rank(self._stop.requested, session.context.ranks, session.context.precision.device)
 
-    def _may_save_here(self) -> bool:
-        """With several ranks only right after an optimizer step: gradients lie on all of them in between."""
-        return self._session.context.ranks.world == 1 or self._session.progress.last_step == self._session.iteration - 1
+    def _save_here(self, *, final: bool = False) -> None:
+        """Saves between two batches; with several ranks only after an update: gradients lie on all of them before."""
+        session = self._session
+        if session.context.ranks.world == 1 or session.progress.last_step == session.iteration - 1:
+            self._saver.save_last(final=final)
 
     def _check_faults(self) -> None:
         faults = self._session.step.faults()

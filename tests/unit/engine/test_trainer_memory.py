@@ -1,4 +1,4 @@
-"""Runs whose memory is full in validation."""
+"""Runs whose memory is full, in training or in validation."""
 
 import csv
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from yolov9.engine.checkpoint import read_training_checkpoint
-from yolov9.errors import ExitCode
+from yolov9.errors import ExitCode, UserError
 from yolov9.model import DetectionModel
 
 Train = Callable[..., ExitCode]
@@ -32,6 +32,58 @@ def small_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
         return asked
 
     return fit
+
+
+@pytest.fixture
+def failing_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], Exception | None]], None]:
+    """`failing_training(fault)`: from the second batch of a run on, `fault(pictures)` says how a forward pass fails."""
+
+    def fail(fault: Callable[[int], Exception | None]) -> None:
+        levels, calls = DetectionModel.levels, []
+
+        def limited(self: DetectionModel, images: torch.Tensor) -> Any:
+            calls.append(len(images))
+            error = fault(len(images)) if self.training and len(calls) > 1 else None
+            if error is not None:
+                raise error
+            return levels(self, images)
+
+        monkeypatch.setattr(DetectionModel, "levels", limited)
+
+    return fail
+
+
+def position_of(run_dir: Path) -> tuple[int, int]:
+    progress = read_training_checkpoint(run_dir / "weights" / "last.pt")["training"]["progress"]
+    return progress["epoch"], progress["batch"]
+
+
+def rows_of(run_dir: Path) -> str:
+    return (run_dir / "results.csv").read_text()
+
+
+def test_a_training_that_no_longer_fits_keeps_what_came_before_and_can_go_on(
+    tmp_path: Path, train: Train, finished_run: Path, monkeypatch: pytest.MonkeyPatch, failing_training: Any
+) -> None:
+    failing_training(lambda pictures: torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    with pytest.raises(UserError, match="one picture does not fit"):
+        train(tmp_path)
+    assert position_of(tmp_path) == (0, 1)
+    monkeypatch.undo()
+    assert train(tmp_path, resume=str(tmp_path)) == ExitCode.DONE
+    assert rows_of(tmp_path) == rows_of(finished_run)
+
+
+def test_running_out_of_memory_writes_a_checkpoint_before_it_goes_on(
+    tmp_path: Path, train: Train, failing_training: Any
+) -> None:
+    def fault(pictures: int) -> Exception:
+        return torch.OutOfMemoryError("out of memory") if pictures > 2 else RuntimeError("the end comes now")
+
+    failing_training(fault)
+    with pytest.raises(RuntimeError, match="the end comes now"):
+        train(tmp_path)
+    assert position_of(tmp_path) == (0, 1)
 
 
 def scores_of(run_dir: Path) -> list[list[str]]:
