@@ -53,7 +53,7 @@ def launch(clean_environment: dict[str, str]) -> Iterator[Launch]:
         (f"os.kill(os.getpid(), signal.SIGKILL) if rank else None; {STUCK}", -signal.SIGKILL),
     ],
 )
-def test_the_group_ends_as_its_ranks_end(launch: Launch, trainer: str, exit_code: int) -> None:
+def test_p20_the_group_ends_as_its_ranks_end(launch: Launch, trainer: str, exit_code: int) -> None:
     process = launch(trainer)
     _, log = process.communicate(timeout=60)
     assert process.returncode == exit_code, log

@@ -1,9 +1,12 @@
 """Two processes that train one model."""
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,8 @@ import torch
 
 from yolov9.engine.checkpoint import read_training_checkpoint
 
+USUAL_PORT = 29500
+"""MASTER_PORT where nothing else is said."""
 GRAPH = Path(__file__).parent / "tiny-graph.yaml"
 REPOSITORY = Path(__file__).parents[3]
 
@@ -87,6 +92,32 @@ def test_p17_two_ranks_stop_at_the_same_step_and_go_on_from_one_file(tmp_path: P
     assert len((stopped / "run" / "results.csv").read_text().splitlines()) == 21
     for name, value in one["model"].items():
         torch.testing.assert_close(two["model"][name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_p19_two_trainings_start_at_once_while_the_usual_port_is_taken(tmp_path: Path, tiny_data: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        with contextlib.suppress(OSError):  # somebody else listens there already
+            listener.bind(("", USUAL_PORT))
+            listener.listen()
+        groups = [stack.enter_context(start_two_ranks(folder, tiny_data, epochs=1)) for folder in folders]
+        for group in groups:
+            _, log = group.communicate(timeout=280)
+            assert group.returncode == 0, log
+
+
+def test_p20_uneven_pictures_and_the_end_of_patience_leave_no_rank_waiting(tmp_path: Path, tiny_data: Path) -> None:
+    data = tmp_path / "uneven" / "data.yaml"
+    shutil.copytree(tiny_data.parent, data.parent)
+    for picture in sorted((data.parent / "images" / "train").iterdir())[7:]:
+        picture.unlink()
+    log = train_with_two_ranks(tmp_path, data, epochs=50, patience=1)
+    assert "no better score for 1 epochs" in log
+    rows = (tmp_path / "run" / "results.csv").read_text().splitlines()[1:]
+    assert 2 <= len(rows) < 50
 
 
 def test_a_mistake_of_the_user_has_its_exit_code_and_no_traceback_on_two_ranks(tmp_path: Path) -> None:
