@@ -11,12 +11,13 @@ from yolov9.data.dataset_config import load_dataset_config
 from yolov9.data.read_ahead import read_ahead
 from yolov9.data.sources import Source, open_source
 from yolov9.data.video import Frame
-from yolov9.engine.detect_output import DetectOutput, OutputOptions, make_folder
+from yolov9.engine.detect_output import DetectOutput, OutputOptions
 from yolov9.engine.detector import Detections, Detector, DetectorOptions
 from yolov9.engine.draw import DrawStyle
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.precision import resolve_device
+from yolov9.engine.result_folder import make_folder
 from yolov9.engine.stop import StopRequest
 from yolov9.errors import DataError, ExitCode, UserError
 from yolov9.logs import LOG

@@ -17,7 +17,7 @@ from yolov9.engine.draw import DrawStyle, draw_boxes
 from yolov9.engine.file_names import UniqueNames, safe_name
 from yolov9.engine.fonts import readable_names
 from yolov9.engine.label_rows import label_text
-from yolov9.errors import ExitCode, UserError
+from yolov9.engine.result_folder import not_writable
 from yolov9.logs import LOG
 
 WRITABLE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
@@ -188,28 +188,6 @@ class VideoFile:
             self._writer.release()
             self._writer = None
             LOG.info("wrote %s", self.path)
-
-
-def make_folder(folder: Path) -> None:
-    """Makes a folder for results.
-
-    Raises:
-        UserError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_writable(folder, error) from error
-
-
-def not_writable(folder: Path, error: OSError) -> UserError:
-    """Returns the error for a folder that results cannot be written to."""
-    return UserError(
-        f"{folder} cannot be written: {error.strerror or error}",
-        "a folder that this user may write to, with free space",
-        "--project FOLDER, or mount a writable folder at /runs",
-        ExitCode.OUTPUT_NOT_WRITABLE,
-    )
 
 
 def write_picture(path: Path, image: NDArray[np.uint8]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.event_file import EventFile
 from yolov9.engine.optional_file import optional_file
-from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 
 COLUMNS = (
@@ -138,23 +137,3 @@ def epoch_values(
     """
     groups = (COLUMNS[1:4], losses), (COLUMNS[4:8], scores), (COLUMNS[8:11], val_losses), (COLUMNS[11:14], rates)
     return {name: value for names, values in groups for name, value in zip(names, values, strict=False)}
-
-
-def make_run_folder(run_dir: Path) -> None:
-    """Makes the run folder with its `weights` folder and checks that files can be written there.
-
-    Raises:
-        UserError: they cannot.
-    """
-    probe = run_dir / "weights" / ".writable"
-    try:
-        probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise UserError(
-            found=f"the run folder {run_dir} cannot be written: {error.strerror}",
-            needed="a folder that this user may write to, with free space",
-            remedy="--project FOLDER, or mount a writable folder at /runs",
-            exit_code=ExitCode.OUTPUT_NOT_WRITABLE,
-        ) from None

@@ -15,10 +15,10 @@ from yolov9.engine.distributed import process_group
 from yolov9.engine.gpu_failure import gpu_failure_explained
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.heartbeat import Heartbeat, heartbeat_file
-from yolov9.engine.logbook import make_run_folder
 from yolov9.engine.out_of_memory import explained
 from yolov9.engine.plan_record import note_refused
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
+from yolov9.engine.result_folder import make_run_folder
 from yolov9.engine.resume import (
     already_finished,
     find_resumed,

@@ -15,13 +15,13 @@ from yolov9.config.settings import ValSettings
 from yolov9.data import DatasetConfig, DatasetIndex, load_dataset_config
 from yolov9.data.loader import LoaderSettings, open_loader
 from yolov9.engine.coco_scores import CocoAnnotations, CocoScores, coco_scores, image_id, result_rows
-from yolov9.engine.detect_output import make_folder, not_writable
 from yolov9.engine.file_names import UniqueNames
 from yolov9.engine.final_validation import BatchPictures, class_table, draw_diagrams
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
+from yolov9.engine.result_folder import make_folder, not_writable
 from yolov9.engine.validate import ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
 from yolov9.logs import LOG, show_result

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from yolov9.engine.logbook import COLUMNS, ProgressLines, ResultsFile, epoch_values, make_run_folder
+from yolov9.engine.logbook import COLUMNS, ProgressLines, ResultsFile, epoch_values
+from yolov9.engine.result_folder import make_run_folder
 from yolov9.errors import ExitCode, UserError
 
 
