@@ -27,6 +27,7 @@ from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.loader_setup import train_loader_settings
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
+from yolov9.engine.read_split import read_split
 from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.engine.schedule import rounded_accumulation
 from yolov9.engine.session import Session, open_session
@@ -66,7 +67,9 @@ def run(settings: TrainSettings, plan: BenchPlan, run_dir: Path) -> ExitCode:
     set_backend_switches(device)
     limit_allocator(device, settings.gpu_share)
     # Scanned before the clock starts; with a GPU each session reads it again, which the scan's cache makes short.
-    index = _read_data(settings)
+    environment = read_environment()
+    config = load_dataset_config(settings.data, environment=environment)
+    index = read_split(settings, config, "train", environment)
     deadline = time.monotonic() + plan.seconds
     rows: list[Measured] = []
     with StopRequest() as stop, side_stream(device):
@@ -134,20 +137,6 @@ def _measure_batch(
         return
     with open_loader(train_loader_settings(context, index)) as loader:
         yield from _measure(_LoaderConsumer(), loader, workers, context.batch, share)
-
-
-def _read_data(settings: TrainSettings) -> DatasetIndex:
-    environment = read_environment()
-    config = load_dataset_config(settings.data, environment=environment)
-    return DatasetIndex.build(
-        config,
-        "train",
-        cache_dir=environment.cache_dir,
-        single_cls=settings.single_cls,
-        min_items=settings.min_items,
-        workers=max(1, settings.workers or 1),
-        allow_bad_labels=settings.allow_bad_labels,
-    )
 
 
 def _measure(

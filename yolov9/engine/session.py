@@ -19,6 +19,7 @@ from yolov9.engine.model_setup import freeze_layers, make_model
 from yolov9.engine.optional_file import optional_file
 from yolov9.engine.painter_setup import make_painter, with_decoding_for
 from yolov9.engine.plan_record import note_in_plan
+from yolov9.engine.read_split import read_split
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.sample_painter import SamplePainter
 from yolov9.engine.schedule import Schedule, lr_shape, scaled_recipe
@@ -87,24 +88,16 @@ def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
     settings, environment = context.settings, context.environment
     config = load_dataset_config(context.data_copy or settings.data, environment=environment)
 
-    def build(split: str, min_items: int) -> DatasetIndex:
-        index = DatasetIndex.build(
-            config,
-            split,
-            cache_dir=environment.cache_dir,
-            single_cls=settings.single_cls,
-            min_items=min_items,
-            workers=max(1, settings.workers or 1),
-            allow_bad_labels=settings.allow_bad_labels,
-        )
+    def read(split: str, min_items: int) -> DatasetIndex:
+        index = read_split(settings, config, split, environment, min_items=min_items)
         if context.ranks.is_first:
             report = context.run_dir / f"data_{split}.txt"
             with optional_file(report):
                 index.summary.write_report(report)
         return index
 
-    train = build("train", settings.min_items)
-    return train, build("val", 0) if context.ranks.is_first else None
+    train = read("train", settings.min_items)
+    return train, read("val", 0) if context.ranks.is_first else None
 
 
 def _assemble(

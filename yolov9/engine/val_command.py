@@ -21,6 +21,7 @@ from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
+from yolov9.engine.read_split import read_split
 from yolov9.engine.result_folder import make_folder, not_writable
 from yolov9.engine.validate import ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
@@ -110,16 +111,7 @@ def _read_split(settings: ValSettings) -> tuple[DatasetConfig, DatasetIndex]:
     split = "val" if settings.task == SPEED_TASK else settings.task
     environment = read_environment()
     config = load_dataset_config(settings.data, require=(split,), environment=environment)
-    index = DatasetIndex.build(
-        config,
-        split,
-        cache_dir=environment.cache_dir,
-        single_cls=settings.single_cls,
-        min_items=settings.min_items,
-        workers=max(1, settings.workers or DEFAULT_WORKERS),
-        allow_bad_labels=settings.allow_bad_labels,
-    )
-    return config, index
+    return config, read_split(settings, config, split, environment)
 
 
 def _loader_settings(settings: ValSettings, index: DatasetIndex, *, pin: bool) -> LoaderSettings:
