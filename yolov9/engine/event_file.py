@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+PREFIX = "events.out.tfevents."
+
 
 class EventFile:
     """Scalars of a run, in a new file.
@@ -30,7 +32,7 @@ class EventFile:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
-        name = f"events.out.tfevents.{time.time():010.0f}.{socket.gethostname()}.{os.getpid()}"
+        name = f"{PREFIX}{_next_stamp(folder):010d}.{socket.gethostname()}.{os.getpid()}"
         self._descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._size = 0
         self._waiting = b""
@@ -70,3 +72,9 @@ class EventFile:
         record = io.BytesIO()
         self._record_writer(record).write(event.SerializeToString())
         self._waiting += record.getvalue()
+
+
+def _next_stamp(folder: Path) -> int:
+    """Seconds of the clock, or more: TensorBoard reads files in the order of their names, and clocks are set back."""
+    stamps = (path.name.removeprefix(PREFIX).partition(".")[0] for path in folder.glob(f"{PREFIX}*"))
+    return max([round(time.time()), *(int(stamp) + 1 for stamp in stamps if stamp.isdecimal())])

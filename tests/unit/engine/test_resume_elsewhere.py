@@ -62,9 +62,15 @@ def test_p18_a_run_that_was_stopped_in_an_epoch_has_the_same_steps_rates_and_row
     assert [row["epoch"] for row in table(stopped)] == list("012345")
 
 
-def test_p18_tensorboard_shows_each_epoch_once(stopped: Path, six_epochs: Path, train: Train) -> None:
+@pytest.mark.parametrize("clock_goes_back", [False, True])
+def test_p18_tensorboard_shows_each_epoch_once(
+    stopped: Path, six_epochs: Path, train: Train, clock_goes_back: bool
+) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    if clock_goes_back:
+        (former,) = stopped.glob("events.out.tfevents.*")
+        former.rename(former.with_name("events.out.tfevents.9000000000.tomorrow.1"))
     train(stopped, epochs=6, resume=str(stopped))
     shown = []
     for run in (six_epochs, stopped):
