@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -18,6 +19,9 @@ from yolov9.logs import LOG
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 STOPS_BEFORE_KILL = 3
 """The third request to stop ends the trainer at once."""
+GIVE_UP_S = 10.0
+"""A killed process that is still there is stuck in the kernel (a dead network mount); it is not waited for."""
+REAP_POLL_S = 0.02
 SIGNAL_EXIT = 128
 """A process ended by signal N is reported as 128 + N, as shells do."""
 PR_SET_PDEATHSIG = 1
@@ -193,21 +197,29 @@ def _wait(pid: int) -> int:
 
 def _end_group(pid: int) -> None:
     """Ends what the trainer left running, and reaps it."""
-    _reap_group(pid, os.WNOHANG)
+    reap_group(pid, 0)
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    LOG.warning("processes that the trainer left behind were ended")
-    _reap_group(pid, 0)
+    if reap_group(pid, GIVE_UP_S):
+        LOG.warning("processes that the trainer left behind were ended")
+    else:
+        LOG.error("processes that the trainer left behind cannot be ended: they wait for a dead mount or device")
 
 
-def _reap_group(pid: int, options: int) -> None:
-    try:
-        while os.waitpid(-pid, options)[0]:
-            pass
-    except ChildProcessError:
-        pass
+def reap_group(pid: int, limit_s: float) -> bool:
+    """Reaps the ended children of a process group; returns whether none is left within the time."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            ended, _ = os.waitpid(-pid, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if not ended:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(REAP_POLL_S)
 
 
 def _ending(tree: Tree, status: int, kills_before: int, *, stop_requested: bool) -> Ending:

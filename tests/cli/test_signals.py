@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.supervise import reap_group
+
 SUPERVISOR = """
 import sys
 from entrypoint.supervise import explain, supervise
@@ -132,6 +134,13 @@ def test_workers_that_a_trainer_leaves_are_ended(start: Start) -> None:
     wait_for(process, "END")
     process.wait(30)
     assert not Path(f"/proc/{worker}").exists()
+
+
+def test_a_process_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], process_group=0) as process:
+        assert not reap_group(process.pid, 0.1)
+        process.kill()
+        assert reap_group(process.pid, 60)
 
 
 @pytest.mark.parametrize(
