@@ -7,7 +7,8 @@ from typing import Any
 
 from entrypoint.contradictions import check_request
 from entrypoint.host import HostFacts
-from entrypoint.plan.batch import decide_amp, decide_batch, gpu_share
+from entrypoint.plan.amp import decide_amp
+from entrypoint.plan.batch import decide_batch, gpu_share
 from entrypoint.plan.cpus import cpu_share, decide_fixed_workers, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
 from entrypoint.plan.device import Devices, choose_devices
