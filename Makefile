@@ -79,7 +79,7 @@ lint: $(VENV)/lint-ready ## check style, types, the Dockerfile and the shell scr
 	$(VENV)/bin/mypy --strict env/fetch_weights.py
 	$(VENV)/bin/mypy --strict env/sbom.py
 	$(VENV)/bin/hadolint Dockerfile
-	$(VENV)/bin/shellcheck .ci/run env/conda
+	$(VENV)/bin/shellcheck .ci/run .ci/second-kernel env/conda
 
 .PHONY: sbom
 sbom: $(VENV)/ready ## list the packages of the image with their licences: build/sbom.json (CycloneDX), build/licences.txt
