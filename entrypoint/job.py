@@ -20,6 +20,7 @@ from entrypoint.plan.processes import check_processes
 from entrypoint.request import JobRequest, Source, make_request
 from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
 from entrypoint.rundir import check_writable, make_run_dir, not_writable
+from entrypoint.stop_signals import stop_is_interrupt
 from entrypoint.supervise import Ending, explain, say_resumable, supervise
 from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
 from entrypoint.units import size_text
@@ -39,7 +40,13 @@ def run_job(command: str, argv: Sequence[str]) -> int:
 
     Raises:
         UserError: the request cannot be met; nothing was started.
+        KeyboardInterrupt: a stop was asked for while no trainer was running.
     """
+    with stop_is_interrupt():
+        return _run_job(command, argv)
+
+
+def _run_job(command: str, argv: Sequence[str]) -> int:
     request, run_dir = prepare_request(command, argv)
     setup_logging(quiet=request.settings.quiet)
     if run_dir is None:
@@ -51,7 +58,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
     if ending.exit_code == ExitCode.DIVERGED and plan.value("amp") != "off":
         LOG.warning("half precision may be the cause: back to the last checkpoint, and on with --amp off")
         ending, _ = _run_once(_in_float32(request, run_dir, plan), run_dir)
-    say_resumable(ending, str(run_dir))
+    say_resumable(ending, run_dir)
     return ending.exit_code
 
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, TracebackType
 
 from entrypoint.host.memory import OomCounters, read_oom_counters
@@ -35,7 +36,7 @@ class Ending:
     """How a child ended."""
 
     exit_code: int
-    """0 to 255; 128 + N for signal N."""
+    """0 to 255; 128 + N for signal N, but 75 for a stop on request where there was nothing to save yet."""
     signal_number: int | None
     stop_requested: bool
     """A stop signal had been forwarded before."""
@@ -88,7 +89,7 @@ def explain(ending: Ending, *, suspects: Sequence[str] = ()) -> None:
     if ending.signal_number is None:
         return
     name = signal.Signals(ending.signal_number).name
-    if ending.stop_requested and ending.signal_number in (signal.SIGTERM, signal.SIGINT):
+    if ending.exit_code == ExitCode.STOPPED_RESUMABLE:
         LOG.warning("ended on request (%s) where there was nothing to save", name)
         return
     LOG.error("the trainer was ended by signal %d (%s)", ending.signal_number, name)
@@ -224,8 +225,11 @@ def reap_group(pid: int, limit_s: float) -> bool:
 
 def _ending(tree: Tree, status: int, kills_before: int, *, stop_requested: bool) -> Ending:
     counters = read_oom_counters(tree)
+    exit_code = status if status >= 0 else SIGNAL_EXIT - status
+    if stop_requested and -status in (signal.SIGTERM, signal.SIGINT):
+        exit_code = ExitCode.STOPPED_RESUMABLE
     return Ending(
-        exit_code=status if status >= 0 else SIGNAL_EXIT - status,
+        exit_code=exit_code,
         signal_number=-status if status < 0 else None,
         stop_requested=stop_requested,
         oom_kills=max(0, (counters.kills or 0) - kills_before),
@@ -233,7 +237,8 @@ def _ending(tree: Tree, status: int, kills_before: int, *, stop_requested: bool)
     )
 
 
-def say_resumable(ending: Ending, run_dir: str) -> None:
-    """After a stop on request: where to go on."""
-    if ending.exit_code == ExitCode.STOPPED_RESUMABLE:
-        LOG.info("stopped on request; to go on: train --resume %s/weights/last.pt", run_dir)
+def say_resumable(ending: Ending, run_dir: Path) -> None:
+    """After a stop on request: where to go on, when there is something."""
+    checkpoint = run_dir / "weights" / "last.pt"
+    if ending.exit_code == ExitCode.STOPPED_RESUMABLE and checkpoint.is_file():
+        LOG.info("stopped on request; to go on: train --resume %s", checkpoint)

@@ -83,6 +83,31 @@ def test_p17_a_stopped_run_is_resumable_and_ends(run: Run, tmp_path: Path, long_
     assert epochs(run_dir) == list(range(target))
 
 
+def test_p17_a_stop_while_the_machine_is_read_ends_it_as_any_stop_does(run: Run, tmp_path: Path) -> None:
+    script = """
+import signal, sys
+from entrypoint import cli, job
+job.read_facts = lambda *words: signal.raise_signal(signal.SIGTERM)
+sys.exit(cli.main(["train", "--device", "cpu"]))
+"""
+    done = run(program=("-c", script))
+    assert done.returncode == 75, done.stderr
+    assert done.stderr == ""
+    assert list((tmp_path / "runs/train").iterdir()) == []
+
+
+def test_p17_a_stop_while_the_trainer_starts_ends_it_as_any_stop_does(tiny_set: Path, started: Started) -> None:
+    with started("train", "--data", str(tiny_set), *TINY) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "results: " in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(60) == 75, rest
+        assert "--resume" not in rest
+
+
 def test_a_refused_resumption_leaves_the_plan_of_the_run_as_it_was(run: Run, tmp_path: Path) -> None:
     weights = tmp_path / "runs" / "train" / "exp" / "weights"
     weights.mkdir(parents=True)

@@ -35,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=absent))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One random moment for each ten trainings that are killed without a container; at least two."""
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(max(2, metafunc.config.getoption("--chaos-runs") // 10)))
+
+
 def docker(*words: object, timeout_s: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs the docker client; its output is in the message when it fails and must not."""
     command = ["docker", *map(str, words)]
@@ -112,12 +118,6 @@ def quiet() -> Callable[[str, Sequence[str]], None]:
 
 
 @pytest.fixture(scope="session")
-def follow() -> Callable[[str, str], str]:
-    """Follows the log of a container, given by its name or id, until a line matches, and returns that line."""
-    return lambda name, pattern: Container(name).wait_for(pattern)
-
-
-@pytest.fixture(scope="session")
 def stop() -> Callable[..., float]:
     """Stops a container as `docker stop` does, and returns the seconds it took."""
 
@@ -158,6 +158,18 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
 
     yield run_compose
     run_compose("--profile", "*", "down", "--volumes", "--timeout", "5")
+
+
+@pytest.fixture
+def compose_cpu(compose: Callable[..., str]) -> Callable[..., str]:
+    """The same with the override file for machines without a GPU."""
+    return lambda *words: compose("-f", "docker-compose.yml", "-f", "docker-compose.cpu.yml", *words)
+
+
+@pytest.fixture
+def service(compose_cpu: Callable[..., str]) -> Callable[[str], Container]:
+    """Returns the container of a service."""
+    return lambda name: Container(compose_cpu("ps", "--all", "--quiet", name).strip())
 
 
 @pytest.fixture(scope="session")

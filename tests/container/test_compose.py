@@ -25,18 +25,13 @@ for path in sys.argv[1:]:
 NAMED_GPU = r"WARNING device \(!\)"
 STOPPED = (r"WARNING SIGTERM", r"WARNING stopped in epoch")
 Compose = Callable[..., str]
+Service = Callable[[str], Any]
 Services = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def services(compose: Compose) -> Services:
     return lambda *words: json.loads(compose(*words, "--profile", "*", "config", "--format", "json"))["services"]
-
-
-@pytest.fixture
-def container(compose: Compose) -> Callable[[str], str]:
-    """Returns the id of a service's container."""
-    return lambda job: compose(*CPU_FILES, "ps", "--all", "--quiet", job).strip()
 
 
 def epochs(runs_dir: Path, job: str) -> list[int]:
@@ -136,41 +131,40 @@ def test_the_jobs_meet_the_mps_server_in_a_folder_of_their_own(services: Service
 
 
 def test_p22_p38_two_jobs_train_to_the_end_each_with_its_part_of_the_machine(
-    compose: Compose, docker: Callable, container: Callable[[str], str], runs_dir: Path, quiet: Callable
+    compose_cpu: Compose, docker: Callable, service: Service, runs_dir: Path, quiet: Callable
 ) -> None:
-    compose(*CPU_FILES, "up", "--no-build", "--detach")
+    compose_cpu("up", "--no-build", "--detach")
     for job in JOBS:
         log = f"see `docker compose logs {job}`"
-        assert docker("wait", container(job), timeout_s=420).stdout.strip() == "0", log
-        log = compose(*CPU_FILES, "logs", "--no-log-prefix", job)
+        assert service(job).wait() == 0, log
+        log = compose_cpu("logs", "--no-log-prefix", job)
         quiet(log, [NAMED_GPU])
         assert re.search(r"workers +\d+ .* over 2 jobs", log)
         assert re.search(r"epoch 1/1: .*pictures/s", log), "each job says how fast it is"
         assert (runs_dir / "train" / job / "weights/best.pt").is_file()
-    started = [json.loads(docker("inspect", container(job)).stdout)[0]["State"]["StartedAt"] for job in JOBS]
-    first_steps = docker("logs", "--timestamps", container("job-a")).stderr.split(" INFO epoch 1/1:")[0].splitlines()
+    started = [json.loads(docker("inspect", service(job).name).stdout)[0]["State"]["StartedAt"] for job in JOBS]
+    first_steps = docker("logs", "--timestamps", service("job-a").name).stderr.split(" INFO epoch 1/1:")[0].splitlines()
     assert started[0] < started[1]
     assert first_steps[-1].split()[0] < started[1], "b starts when a is past its first steps"
 
 
 def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
-    compose: Compose,
+    compose_cpu: Compose,
     docker: Callable,
-    container: Callable[[str], str],
-    follow: Callable[[str, str], str],
+    service: Service,
     runs_dir: Path,
     image: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EPOCHS", "1000")
     # Both at once, so that the second has no lead of the first to make up for.
-    compose(*CPU_FILES, "up", "--no-build", "--detach", "--no-deps", *JOBS)
+    compose_cpu("up", "--no-build", "--detach", "--no-deps", *JOBS)
     for job in JOBS:
-        follow(container(job), "epoch 2/1000:")
-    health = until(docker, container("job-a"), lambda state: state["State"]["Health"]["Status"] == "healthy")
+        service(job).wait_for("epoch 2/1000:")
+    health = until(docker, service("job-a").name, lambda state: state["State"]["Health"]["Status"] == "healthy")
     assert "steps, the last sign of life" in health["State"]["Health"]["Log"][-1]["Output"]
-    compose(*CPU_FILES, "stop")
-    states = [json.loads(docker("inspect", container(job)).stdout)[0]["State"] for job in JOBS]
+    compose_cpu("stop")
+    states = [json.loads(docker("inspect", service(job).name).stdout)[0]["State"] for job in JOBS]
     assert [state["ExitCode"] for state in states] == [75, 75]
     paths = [f"/runs/train/{job}/weights/last.pt" for job in JOBS]
     mount = ("--volume", f"{runs_dir}:/runs:ro")
@@ -179,27 +173,26 @@ def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
     # Fewer epochs than at first, so that the test ends.
     last = max(int(epoch) for epoch in reached) + 2
     monkeypatch.setenv("EPOCHS", str(last))
-    compose(*CPU_FILES, "up", "--no-build", "--detach")
+    compose_cpu("up", "--no-build", "--detach")
     for job in JOBS:
-        assert docker("wait", container(job), timeout_s=420).stdout.strip() == "0", job
+        assert service(job).wait() == 0, job
         assert epochs(runs_dir, job) == list(range(last))
     assert {path.name for path in (runs_dir / "train").iterdir()} == set(JOBS)
 
 
 def test_a_job_that_is_killed_is_started_again_and_goes_on(
-    compose: Compose,
+    compose_cpu: Compose,
     docker: Callable,
-    container: Callable[[str], str],
-    follow: Callable[[str, str], str],
+    service: Service,
     runs_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EPOCHS", "12")
-    compose(*CPU_FILES, "up", "--no-build", "--detach", "job-a")
-    follow(container("job-a"), "epoch 3/12:")
-    docker("exec", container("job-a"), "pkill", "-KILL", "--full", "m yolov9")
-    state = until(docker, container("job-a"), has_ended_again)
-    log = compose(*CPU_FILES, "logs", "job-a")
+    compose_cpu("up", "--no-build", "--detach", "job-a")
+    service("job-a").wait_for("epoch 3/12:")
+    docker("exec", service("job-a").name, "pkill", "-KILL", "--full", "m yolov9")
+    state = until(docker, service("job-a").name, has_ended_again)
+    log = compose_cpu("logs", "job-a")
     assert state["State"]["ExitCode"] == 0, log
     assert state["RestartCount"] == 1
     assert re.search(r"resuming .* in epoch [1-9]", log)
@@ -207,13 +200,13 @@ def test_a_job_that_is_killed_is_started_again_and_goes_on(
 
 
 def test_tensorboard_shows_all_runs(
-    compose: Compose, docker: Callable, container: Callable[[str], str], runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+    compose_cpu: Compose, docker: Callable, service: Service, runs_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for job in JOBS:
         (runs_dir / "train" / job).mkdir(parents=True)
         (runs_dir / "train" / job / "events.out.tfevents.1.x").touch()
     monkeypatch.setenv("TENSORBOARD_PORT", "127.0.0.1:0")
-    compose(*CPU_FILES, "--profile", "tensorboard", "up", "--no-build", "--detach", "tensorboard")
+    compose_cpu("--profile", "tensorboard", "up", "--no-build", "--detach", "tensorboard")
     ask = """
 import json, time, urllib.request
 for _ in range(240):
@@ -223,5 +216,5 @@ for _ in range(240):
     except OSError:
         time.sleep(0.25)
 """
-    shown = docker("exec", container("tensorboard"), "python", "-c", ask).stdout
+    shown = docker("exec", service("tensorboard").name, "python", "-c", ask).stdout
     assert all(f"train/{job}" in shown for job in JOBS), shown

@@ -1,10 +1,13 @@
 """docker stop reaches the trainer, which saves and says that it can go on."""
 
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +16,30 @@ LONG = ("train", "--cfg", "yolov9-t", "--img", "64", "--epochs", "8", "--batch",
 
 GRACE_S = 30
 """What Kubernetes gives; three times that of `docker stop`."""
-MOST_WAIT_S = 6.0
-"""The stop comes at a random moment within so many seconds after the trainer began to read the data."""
+MOST_WAIT_S = 20.0
+"""The stop comes at a random moment within so many seconds after the first line of the log; some jobs are done then."""
+FIRST_LINE = "decision +value"
+EPOCHS = 30
+JOBS = ("job-a", "job-b")
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One random moment for each ten trainings that are killed without a container; at least two."""
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(max(2, metafunc.config.getoption("--chaos-runs") // 10)))
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended that was stopped."""
+
+    exit_code: int
+    log: str
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that were over."""
+        return len(re.findall(rf"epoch \d+/{EPOCHS}:", self.log))
+
+    @property
+    def is_fine(self) -> bool:
+        """Stopped on request, or done before it came."""
+        expected = (0, 75) if "done in" in self.log else (75,)
+        return self.exit_code in expected and "Traceback" not in self.log
 
 
 @pytest.fixture
@@ -57,25 +76,68 @@ def test_with_docker_init_there_is_no_complaint(run: Callable[..., str]) -> None
     assert run("bash", "-c", "echo fine", options=["--init"]) == "fine\n"
 
 
+@pytest.fixture
+def tiny_graph(root: Path, data_dir: Path) -> str:
+    """A model of five layers, as a container sees it: its training is over in seconds."""
+    shutil.copy(root / "tests/unit/engine/tiny-graph.yaml", data_dir / "tiny.yaml")
+    return "/data/tiny.yaml"
+
+
+def epochs(run_dir: Path) -> list[int]:
+    rows = (run_dir / "results.csv").read_text().splitlines()[1:]
+    return [int(row.split(",")[0]) for row in rows]
+
+
 def test_p17_a_stop_at_any_moment_ends_in_time_and_the_same_command_goes_on(
     start: Start,
     run: Callable[..., str],
     stop: Callable[..., float],
-    root: Path,
     options: list[str],
-    data_dir: Path,
     runs_dir: Path,
+    tiny_graph: str,
     seed: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    shutil.copy(root / "tests/unit/engine/tiny-graph.yaml", data_dir / "tiny.yaml")
-    job = ("train", "--cfg", "/data/tiny.yaml", "--img", "64", "--epochs", "30", "--batch", "4", "--workers", "1")
+    job = ("train", "--cfg", tiny_graph, "--img", "64", "--epochs", EPOCHS, "--batch", "4", "--workers", "1")
     job += ("--data", "/data/data.yaml", "--name", "job", "--continue", "--noplots")
     container = start(*job, options=options)
-    container.wait_for("val: .* pictures found")
+    container.wait_for(FIRST_LINE)
     time.sleep(random.Random(seed).uniform(0, MOST_WAIT_S))
-    assert stop(container, grace_s=GRACE_S) < GRACE_S
-    assert container.wait() == 75, container.log()
-    assert "Traceback" not in container.log()
+    took_s = stop(container, grace_s=GRACE_S)
+    ending = Ending(container.wait(), container.log())
+    record_property("stop", f"{ending.exit_code} after {took_s:.1f} s in epoch {ending.epoch}")
+    assert took_s < GRACE_S
+    assert ending.is_fine, container.log()
     run(*job, options=options)
-    rows = (runs_dir / "train/job/results.csv").read_text().splitlines()[1:]
-    assert [int(row.split(",")[0]) for row in rows] == list(range(30))
+    assert epochs(runs_dir / "train/job") == list(range(EPOCHS))
+
+
+def test_p17_p38_two_jobs_stopped_at_any_moment_end_in_time_and_up_finishes_both(
+    compose_cpu: Callable[..., str],
+    service: Callable[[str], Any],
+    runs_dir: Path,
+    tiny_graph: str,
+    seed: int,
+    record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MODEL", tiny_graph)
+    monkeypatch.setenv("EPOCHS", str(EPOCHS))
+    # Both at once, so that the stop meets both in each of their phases.
+    compose_cpu("up", "--no-build", "--detach", "--no-deps", *JOBS)
+    for job in JOBS:
+        service(job).wait_for(FIRST_LINE)
+    time.sleep(random.Random(seed).uniform(0, 1.5 * MOST_WAIT_S))
+    begun_s = time.monotonic()
+    compose_cpu("stop", "--timeout", str(GRACE_S))
+    took_s = time.monotonic() - begun_s
+    endings = [Ending(service(job).wait(), service(job).log()) for job in JOBS]
+    for job, ending in zip(JOBS, endings, strict=True):
+        record_property(job, f"{ending.exit_code} after {took_s:.1f} s in epoch {ending.epoch}")
+    assert took_s < GRACE_S
+    assert all(ending.is_fine for ending in endings), "\n".join(ending.log for ending in endings)
+    compose_cpu("up", "--no-build", "--detach")
+    for job in JOBS:
+        assert service(job).wait() == 0, service(job).log()
+        assert epochs(runs_dir / "train" / job) == list(range(EPOCHS))
+    assert {path.name for path in (runs_dir / "train").iterdir()} == set(JOBS)

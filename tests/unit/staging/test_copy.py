@@ -13,6 +13,7 @@ from entrypoint.staging import copy as copy_module
 from entrypoint.staging.files import FORMAT, DataFiles, StageError, find_files
 from entrypoint.staging.hold import data_copy
 from entrypoint.staging.share import MARKER
+from entrypoint.stop_signals import stop_is_interrupt
 from yolov9.config.environment import Environment
 from yolov9.data import DatasetIndex, load_dataset_config
 
@@ -80,7 +81,7 @@ def test_a_stop_while_copying_leaves_nothing(
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(copy_module, "_copy_one", stopped)
-    with pytest.raises(KeyboardInterrupt), data_copy(str(data), str(target), environment):
+    with pytest.raises(KeyboardInterrupt), stop_is_interrupt(), data_copy(str(data), str(target), environment):
         raise AssertionError("the stop was not heard")
     assert left_in() == []
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

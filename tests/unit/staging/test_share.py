@@ -17,6 +17,7 @@ JOB = """
 import sys
 from pathlib import Path
 from entrypoint.staging import hold
+from entrypoint.stop_signals import stop_is_interrupt
 from yolov9.config.environment import Environment
 from yolov9.logs import setup_logging
 data, target, slow = sys.argv[1:]
@@ -30,7 +31,7 @@ def filled(files, folder):
         sys.stdin.readline()
     fill(files, folder)
 hold._fill = filled
-with hold.data_copy(data, target, Environment()) as copy:
+with stop_is_interrupt(), hold.data_copy(data, target, Environment()) as copy:
     print("using", copy, flush=True)
     sys.stdin.readline()
 print("done", flush=True)
