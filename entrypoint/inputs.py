@@ -12,6 +12,7 @@ from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.plan_record import PLAN_FILE
 from yolov9.errors import UserError
+from yolov9.read_watch import reading
 
 GRAPHS_DIR = Path(__file__).parents[1] / "yolov9" / "config" / "graphs"
 NARROW_SUFFIX = re.compile(r"-cls\d+$")
@@ -42,7 +43,8 @@ def resolve_inputs(request: JobRequest) -> JobRequest:
         if not settings.cfg and not weights:
             changed = replace(settings, cfg=model)
     if isinstance(settings, DetectSettings):
-        _check_source(settings)
+        with reading(settings.source):
+            _check_source(settings)
     pictures = _check_data(request) if getattr(settings, "data", "") else None
     return replace(request, settings=changed, model=model, model_source=source, pictures=pictures)
 

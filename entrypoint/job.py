@@ -30,6 +30,7 @@ from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.plan_record import MEMORY_EVENTS, PLAN_FILE
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
+from yolov9.read_watch import READ_TIMEOUT_S, ReadWatch, reading
 
 CODE_DIR = Path(__file__).parents[1]
 """Folder that holds the packages; on the path of children, whatever the working folder holds."""
@@ -99,17 +100,18 @@ def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) 
     """Returns the merged request with its inputs found, and the folder of the run that goes on, if any."""
     request = make_request(command, argv, report=report)
     check_request(request)
-    wanted = getattr(request.settings, "resume", "")
-    if not wanted and getattr(request.settings, "continue_run", False):
-        wanted = interrupted_run(Path(project_of(request)) / request.settings.name)
-        request = replace(request, settings=replace(request.settings, exist_ok=True))
-    if not wanted:
-        return resolve_inputs(request), None
-    run_dir, checkpoint = find_run(wanted, Path(project_of(request)))
-    request = make_request(command, argv, report=report, resumed=resumed_options(run_dir))
-    if isinstance(request.settings, TrainSettings):
-        request = replace(request, settings=replace(request.settings, resume=str(checkpoint)))
-    return resolve_inputs(request), run_dir
+    with _read_watch(request), reading(project_of(request)):
+        wanted = getattr(request.settings, "resume", "")
+        if not wanted and getattr(request.settings, "continue_run", False):
+            wanted = interrupted_run(Path(project_of(request)) / request.settings.name)
+            request = replace(request, settings=replace(request.settings, exist_ok=True))
+        if not wanted:
+            return resolve_inputs(request), None
+        run_dir, checkpoint = find_run(wanted, Path(project_of(request)))
+        request = make_request(command, argv, report=report, resumed=resumed_options(run_dir))
+        if isinstance(request.settings, TrainSettings):
+            request = replace(request, settings=replace(request.settings, resume=str(checkpoint)))
+        return resolve_inputs(request), run_dir
 
 
 def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Plan]:
@@ -119,17 +121,20 @@ def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Pl
         request: what is asked for.
         clean: remove what killed jobs left behind, so that its space counts as free.
     """
-    folders = folders_to_read(request, os.getuid())
-    data = getattr(request.settings, "data", "")
-    if data:
-        folders.append(Path(data).parent)
-    facts = read_facts(request.report.root, folders)
-    check_processes(facts)  # Before threads are started to look at the data set.
-    if data and getattr(request.settings, "stage", "off") != "off":
-        from entrypoint.staging.survey import survey_staging  # Takes a quarter of a second, and is not always needed.
+    with _read_watch(request):
+        folders = folders_to_read(request, os.getuid())
+        data = getattr(request.settings, "data", "")
+        if data:
+            folders.append(Path(data).parent)
+        facts = read_facts(request.report.root, folders)
+        check_processes(facts)  # Before threads are started to look at the data set.
+        if data and getattr(request.settings, "stage", "off") != "off":
+            from entrypoint.staging.survey import (
+                survey_staging,
+            )  # Takes a quarter of a second, and is not always needed.
 
-        request = replace(request, staging=survey_staging(request, facts, clean=clean))
-    return facts, make_plan(facts, request)
+            request = replace(request, staging=survey_staging(request, facts, clean=clean))
+        return facts, make_plan(facts, request)
 
 
 def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path | None) -> dict[str, Any]:
@@ -179,7 +184,11 @@ def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str
         return nullcontext("")
     from entrypoint.staging.hold import data_copy  # Takes a quarter of a second, and is not always needed.
 
-    return data_copy(getattr(request.settings, "data", ""), target, request.environment)
+    return data_copy(getattr(request.settings, "data", ""), target, request.environment, _read_watch(request))
+
+
+def _read_watch(request: JobRequest) -> ReadWatch:
+    return ReadWatch(getattr(request.settings, "worker_timeout_s", READ_TIMEOUT_S))
 
 
 def _say_unfinished(request: JobRequest) -> None:

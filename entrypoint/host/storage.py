@@ -6,6 +6,7 @@ from pathlib import Path
 
 from entrypoint.host.mounts import Mount, mount_of, read_mounts
 from entrypoint.host.tree import Tree
+from yolov9.read_watch import reading
 
 NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "glusterfs", "beegfs"})
 """File systems that answer over a network; virtual machines show host folders through 9p."""
@@ -35,6 +36,11 @@ class FolderFacts:
 def read_folder(tree: Tree, path: str | Path) -> FolderFacts:
     """Reads one folder of the machine; it need not exist."""
     wanted = Path(path).absolute()
+    with reading(wanted):
+        return _read_folder(tree, wanted)
+
+
+def _read_folder(tree: Tree, wanted: Path) -> FolderFacts:
     existing = next((folder for folder in (wanted, *wanted.parents) if tree.path(str(folder)).exists()), Path("/"))
     mount = mount_of(str(existing), read_mounts(tree))
     real = tree.path(str(existing))

@@ -11,6 +11,7 @@ from pathlib import Path
 from entrypoint.staging.files import DataFiles, FileEntry, StageError, place_in
 from entrypoint.units import size_text
 from yolov9.logs import LOG
+from yolov9.read_watch import reading
 
 COPY_THREADS = 8
 """Small files on a network mount wait for answers most of the time; eight at once hide that, also on one CPU."""
@@ -56,8 +57,9 @@ def _copy_some(entries: Sequence[FileEntry], folder: Path, progress: "_Progress"
 
 
 def _copy_one(entry: FileEntry, place: Path) -> None:
-    shutil.copyfile(entry.path, place)
-    now = Path(entry.path).stat()
+    with reading(entry.path):
+        shutil.copyfile(entry.path, place)
+        now = Path(entry.path).stat()
     if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (entry.size, entry.mtime_ns, entry.ctime_ns):
         raise StageError(f"{entry.path} changed while the data set was copied")
     if place.stat().st_size != entry.size:

@@ -16,6 +16,7 @@ from entrypoint.staging.facts import footprint
 from yolov9.config.environment import Environment
 from yolov9.data import DatasetConfig, load_dataset_config
 from yolov9.data.listing import label_path_of, list_pictures
+from yolov9.read_watch import reading
 
 FORMAT = "yolov9-stage-1"
 SPLITS = ("train", "val")
@@ -91,7 +92,8 @@ def find_files(data: str, environment: Environment) -> DataFiles:
 
 def _look(path: str) -> FileEntry | None:
     try:
-        status = os.stat(path)  # noqa: PTH116 -- the same as Path.stat, for a hundred thousand paths
+        with reading(path):
+            status = os.stat(path)  # noqa: PTH116 -- the same as Path.stat, for a hundred thousand paths
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -5,7 +5,7 @@ Nothing is ever written into the original.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from entrypoint.staging.copy import copy_files
@@ -15,10 +15,11 @@ from entrypoint.stop_signals import stops_ignored
 from entrypoint.units import size_text
 from yolov9.config.environment import Environment
 from yolov9.logs import LOG
+from yolov9.read_watch import ReadWatch
 
 
 @contextmanager
-def data_copy(data: str, target: str, environment: Environment) -> Iterator[str]:
+def data_copy(data: str, target: str, environment: Environment, watch: ReadWatch | None = None) -> Iterator[str]:
     """Holds a copy of a data set; yields the path of its data.yaml, "" when there is none (said in the log).
 
     The copy is also removed after an error, and after a stop that is a KeyboardInterrupt (`stop_is_interrupt`).
@@ -27,8 +28,10 @@ def data_copy(data: str, target: str, environment: Environment) -> Iterator[str]
         data: data.yaml of the original.
         target: folder that the plan has chosen.
         environment: where the original's cache lies.
+        watch: open while files are read.
     """
-    copy = _acquire(data, Path(target), environment)
+    with watch or nullcontext():
+        copy = _acquire(data, Path(target), environment)
     try:
         yield "" if copy is None else str(copy.folder / DATA_FILE)
     finally:

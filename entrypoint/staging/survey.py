@@ -15,6 +15,7 @@ from entrypoint.staging.files import DataFiles, FileEntry, StageError, find_file
 from entrypoint.staging.share import is_complete, stage_root, sweep
 from yolov9.config.settings import TrainSettings
 from yolov9.data import load_dataset_config
+from yolov9.read_watch import reading
 
 FAST_MEDIA = frozenset({"memory", "solid-state disk"})
 SLOW_MEDIA = frozenset({"network", "rotating or virtual disk"})
@@ -68,7 +69,7 @@ def read_speed(entries: Sequence[FileEntry]) -> float | None:
     total, begun = 0, time.perf_counter()
     for entry in entries[:: max(1, len(entries) // SAMPLE_FILES)][:SAMPLE_FILES]:
         try:
-            with open(entry.path, "rb") as file:
+            with reading(entry.path), open(entry.path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 total += len(file.read())
         except OSError:

@@ -134,7 +134,8 @@ class TrainSettings(RunSettings):
     worker_timeout_s: float = option(
         120.0,
         "--worker-timeout",
-        help="seconds that a loader process may take for one sample before it is replaced and its picture left out",
+        help="seconds that a loader process may take for one sample before it is replaced and its picture left out; "
+        "when any other file of the data set takes longer, the run ends and names it",
     )
     fixed_workers: bool = option(
         False,

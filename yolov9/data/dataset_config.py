@@ -9,6 +9,7 @@ from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.data.split_paths import SplitEntry, resolve_entry
 from yolov9.errors import DataError
 from yolov9.logs import LOG
+from yolov9.read_watch import reading
 
 SPLITS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
 """Splits and the keys that people use for them."""
@@ -77,8 +78,9 @@ def load_dataset_config(
         from yolov9.data.embedded import embedded_dataset  # only here: it is rarely needed
 
         path = str(embedded_dataset(environment or read_environment()))
-    file = _find(path)
-    content = _read(file)
+    with reading(path):
+        file = _find(path)
+        content = _read(file)
     names = _read_names(content, file)
     root, root_tried = _read_root(content, file)
     fallback = file.parent if root.is_dir() else root  # a wrong 'path' is an error, not a reason to look elsewhere

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from yolov9.data.split_paths import resolve_entry
 from yolov9.errors import DataError
+from yolov9.read_watch import reading
 
 IMAGE_SUFFIXES = frozenset(
     {".avif", ".bmp", ".dng", ".gif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pfm", ".png", ".tif", ".tiff", ".webp"}
@@ -30,7 +31,9 @@ def list_pictures(sources: tuple[Path, ...], root: Path) -> list[str]:
     """
     pictures: list[str] = []
     for source in sources:
-        if source.is_dir():
+        with reading(source):
+            is_folder = source.is_dir()
+        if is_folder:
             pictures.extend(_walk(str(source), set()))
         else:
             pictures.extend(_read_list(source, root))
@@ -46,15 +49,18 @@ def label_path_of(picture: str) -> str:
 
 
 def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
-    status = Path(folder).stat()
+    with reading(folder):
+        status = Path(folder).stat()
     if (status.st_dev, status.st_ino) in visited:
         return  # a link that leads back up
     visited.add((status.st_dev, status.st_ino))
-    with os.scandir(folder) as entries:
+    with reading(folder), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir():
+            with reading(entry.path):
+                is_folder = entry.is_dir()
+            if is_folder:
                 yield from _walk(entry.path, visited)
             elif _is_picture(entry.name):
                 yield entry.path
@@ -67,7 +73,8 @@ def _is_picture(path: str) -> bool:
 
 def _read_list(file: Path, root: Path) -> Iterator[str]:
     try:
-        text = os.fsdecode(file.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+        with reading(file):
+            text = os.fsdecode(file.read_bytes().removeprefix(b"\xef\xbb\xbf"))
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}", "a readable list of picture paths", f"chmod a+r {file}") from None
     for line in text.splitlines():

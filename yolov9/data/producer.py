@@ -18,6 +18,7 @@ from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
 from yolov9.data.parts import SharedParts
 from yolov9.data.ring import Ring
 from yolov9.data.worker import Task, run_task
+from yolov9.read_watch import ReadWatch, now_reading, reading
 
 MAX_EVENT_BYTES = 65536
 """Longest message of the server."""
@@ -88,17 +89,23 @@ class InlineProducer:
         self._ring = ring
         parts = SharedParts.create(settings, plan, ring_fd)
         parts.close_descriptors()
-        self._make, self._banned = parts.maker(), parts.banned
+        self._make_sample = parts.maker(reading=lambda number: now_reading(settings.index.path(number)))
+        self._banned = parts.banned
+        self._timeout_s = settings.timeout_s
 
     def make(self, request: Request) -> None:
         """Does nothing yet."""
 
     def wait(self, request: Request) -> None:
-        """Makes the batch."""
+        """Makes the batch. A picture that does not come ends the process, as there is no other to go on."""
+        with ReadWatch(self._timeout_s), reading("the data set"):
+            self._make(request)
+
+    def _make(self, request: Request) -> None:
         for row, position in enumerate(request.positions):
             task = Task(request.slot, row, request.height, request.width, request.epoch, position)
             try:
-                failures = run_task(task, self._make, self._ring)
+                failures = run_task(task, self._make_sample, self._ring)
             except ImageError as error:
                 raise no_stand_in(str(error)) from None
             for number, reason in failures:

@@ -14,6 +14,7 @@ from yolov9.data.labels import Floats, RowProblem, read_labels
 from yolov9.data.listing import label_path_of
 from yolov9.data.summary import Problem
 from yolov9.logs import LOG
+from yolov9.read_watch import reading
 
 CHUNK = 250
 """Pictures that one task looks at."""
@@ -83,14 +84,16 @@ def scan_pictures(paths: list[str], known: dict[str, ImageFacts], workers: int) 
 
 def scan_picture(path: str, known: ImageFacts | None) -> ScannedPicture:
     """Checks one picture and parses its label file (labels are read afresh each time, so they are never stale)."""
-    facts = _image_facts(path, known)
+    with reading(path):
+        facts = _image_facts(path, known)
     if not facts.width:
         problem = Problem(path, facts.note, _PICTURE_LEFT_OUT)
         return ScannedPicture(path, facts, _NO_LABELS, [], False, facts.note, (problem,))
     problems = [Problem(path, facts.note, "used")] if facts.note else []
     label_path = label_path_of(path)
     try:
-        parsed = read_labels(label_path)
+        with reading(label_path):
+            parsed = read_labels(label_path)
     except FileNotFoundError:
         return ScannedPicture(path, facts, _NO_LABELS, [], False, "", tuple(problems))
     except OSError as error:

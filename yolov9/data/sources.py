@@ -26,6 +26,7 @@ from yolov9.data.listing import IMAGE_SUFFIXES, list_pictures
 from yolov9.data.video import Frame, LiveStreams, VideoError, is_finite, mask_password, read_video
 from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
+from yolov9.read_watch import reading
 
 EITHER_SUFFIXES = frozenset({".gif"})
 """A still or an animation: the number of frames decides."""
@@ -126,7 +127,9 @@ class FileSource:
                 elif _is_video(path):
                     yield from read_video(path, self._vid_stride)
                 else:
-                    yield Frame(read_image(path), path, "picture")
+                    with reading(path):
+                        picture = read_image(path)
+                    yield Frame(picture, path, "picture")
             except (ImageError, VideoError) as error:
                 self.skipped.append(f"{mask_password(path)}: {error.reason}")
                 LOG.warning("left out %s: %s", mask_password(path), error.reason)

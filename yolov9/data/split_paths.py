@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from yolov9.read_watch import reading
+
 _DRIVE = re.compile(r"^[A-Za-z]:/")
 
 
@@ -48,7 +50,8 @@ def resolve_entry(value: str, root: Path, yaml_dir: Path, *, folder_only: bool =
 
 def _is_there(path: Path, *, folder_only: bool) -> bool:
     try:
-        return path.is_dir() or (path.is_file() and not folder_only)
+        with reading(path):
+            return path.is_dir() or (path.is_file() and not folder_only)
     except OSError:  # too long for a name, or a folder that may not be entered
         return False
 

@@ -22,6 +22,7 @@ from yolov9.engine.stop import StopRequest
 from yolov9.errors import DataError, ExitCode, UserError
 from yolov9.logs import LOG
 from yolov9.model import DetectionModel, load_weights
+from yolov9.read_watch import ReadWatch
 
 GROUP_ON_GPU = 16
 """Pictures that a GPU looks at together."""
@@ -51,7 +52,8 @@ class DetectSummary:
 
 def run(settings: DetectSettings, run_dir: Path) -> int:
     """Runs the command and returns the exit code of the process; see `detect_files`."""
-    summary = detect_files(settings, run_dir)
+    with ReadWatch():
+        summary = detect_files(settings, run_dir)
     return ExitCode.STOPPED_RESUMABLE if summary.stopped else ExitCode.DONE
 
 

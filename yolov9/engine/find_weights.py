@@ -5,6 +5,7 @@ from pathlib import Path
 from yolov9.config.environment import Environment, read_environment
 from yolov9.errors import UserError
 from yolov9.logs import LOG
+from yolov9.read_watch import reading
 
 NEWEST_UNDER = Path("runs/train")
 """Where training puts its runs when nothing else is said."""
@@ -39,8 +40,9 @@ def find_weights(text: str, environment: Environment | None = None) -> Path:
     if folder is not None and len(tried[0].parts) == 1:
         tried.append(folder / text)
     for path in tried:
-        if path.is_file():
-            return path
+        with reading(path):
+            if path.is_file():
+                return path
     places = ", ".join(str(path.absolute()) for path in tried)
     raise UserError(f"no weights at {places}", "a .pt file of YOLOv9", _remedy(folder))
 

@@ -3,6 +3,7 @@
 from yolov9.config.environment import Environment
 from yolov9.config.settings import TrainSettings, ValSettings
 from yolov9.data import DatasetConfig, DatasetIndex
+from yolov9.read_watch import READ_TIMEOUT_S, ReadWatch
 
 
 def read_split(
@@ -25,12 +26,14 @@ def read_split(
     Raises:
         DataError: the split cannot be used.
     """
-    return DatasetIndex.build(
-        config,
-        split,
-        cache_dir=environment.cache_dir,
-        single_cls=settings.single_cls,
-        min_items=settings.min_items if min_items is None else min_items,
-        workers=max(1, settings.workers or 1),
-        allow_bad_labels=settings.allow_bad_labels,
-    )
+    timeout_s = settings.worker_timeout_s if isinstance(settings, TrainSettings) else READ_TIMEOUT_S
+    with ReadWatch(timeout_s):
+        return DatasetIndex.build(
+            config,
+            split,
+            cache_dir=environment.cache_dir,
+            single_cls=settings.single_cls,
+            min_items=settings.min_items if min_items is None else min_items,
+            workers=max(1, settings.workers or 1),
+            allow_bad_labels=settings.allow_bad_labels,
+        )
