@@ -19,6 +19,8 @@ pytestmark = pytest.mark.gpu(interpreter=True)
 # The interpreter is slow and exact; a card works in bf16, which keeps 8 bits of fraction (one rounding: 2^-9 relative).
 DEVICE, DTYPE, RELATIVE_ERROR = ("cpu", torch.float32, 2e-6) if INTERPRETED else ("cuda", torch.bfloat16, 3e-3)
 SHAPES = [(4, 16, 20, 20), (2, 64, 13, 17), (3, 184, 10, 10), (1, 480, 13, 7)]
+WIDTHS = {8: 8, 16: 16, 48: 16, 64: 64, 80: 16, 96: 32, 144: 32, 160: 32, 192: 64, 240: 128, 320: 64, 512: 128}
+"""Columns of a matrix, and of its blocks."""
 if not INTERPRETED:
     SHAPES.append((64, 32, 96, 96))
 
@@ -67,6 +69,25 @@ def test_fused_norm_act_equals_the_float64_twin(shape: tuple[int, ...], branches
     if extra is not None:
         pairs.append((extra.grad, twin_extra.grad))
     assert [_relative(value, reference) < RELATIVE_ERROR for value, reference in pairs] == [True] * len(pairs)
+
+
+@pytest.mark.parametrize(("columns", "block"), WIDTHS.items())
+def test_blocks_of_columns_leave_few_lanes_without_work(columns: int, block: int) -> None:
+    from yolov9.ops.norm_act_triton import tile_shape
+
+    assert tile_shape(columns, 4096) == (4096 // block, block)
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_many_partial_results_are_added_up_in_several_rounds(monkeypatch: pytest.MonkeyPatch, branches: int) -> None:
+    from yolov9.ops import norm_act_triton as kernels
+
+    monkeypatch.setattr(kernels, "SUM_TILE_ELEMENTS", 512)
+    monkeypatch.setattr(kernels, "TILES_PER_PROGRAM", 1)
+    monkeypatch.setattr(kernels, "LAST_ELEMENTS", 64)
+    shape = (2, 48, 17, 19)
+    assert kernels.sum_launch(2 * 17 * 19, 48).splits == 21
+    test_fused_norm_act_equals_the_float64_twin(shape, branches, residual=False)
 
 
 def test_a_channel_slice_as_gradient_gives_the_same_as_its_copy() -> None:

@@ -6,27 +6,22 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor, nn
 
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act_triton import (
-    LAST_BLOCK_P,
-    SUM_STAGES,
-    SUM_TILE_ELEMENTS,
-    SUM_WARPS,
     activate_kernel,
     gradient_kernel,
     gradient_sums_kernel,
-    split_rows,
+    launch,
     statistics_kernel,
-    tile_shape,
+    sum_launch,
 )
 from yolov9.ops.recompute import recipe_of, remember
 from yolov9.ops.rows import as_rows, empty_rows
 
 COLUMN_BLOCKS = 1024
-"""Counters of finished programs, one for each block of columns: 131,072 channels in blocks of 128."""
+"""Counters of finished programs, one for each block of columns: 16,384 channels in blocks of 16."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +83,12 @@ def _activate(
     dense = None if dense_from is None else empty_rows(y, columns - dense_from)
     source, residual_stride = (y, columns) if residual is None else as_rows(residual)
     slice_, joined_stride = (y, columns) if joined is None else as_rows(joined)
-    block_p, block_c = tile_shape(columns)
-    activate_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+    grid, options = launch(rows, columns)
+    activate_kernel[grid](
         y if dense is None else dense, slice_, source, *branches[0].arguments(), *branches[-1].arguments(),
         rows, columns, dense_from or 0, joined_stride, residual_stride,
         BRANCHES=len(branches), HAS_RESIDUAL=residual is not None, HAS_DENSE=dense is not None,
-        HAS_JOINED=joined is not None, BLOCK_P=block_p, BLOCK_C=block_c,
+        HAS_JOINED=joined is not None, **options,
     )  # fmt: skip
     return dense
 
@@ -102,15 +97,13 @@ def _statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     """Returns mean and 1/sqrt(variance + eps) of each channel and updates the running statistics."""
     columns = y.shape[1]
     rows = y.numel() // columns
-    block_p, block_c = tile_shape(columns, SUM_TILE_ELEMENTS)
-    splits, rows_per_split = split_rows(rows, columns, block_p, block_c)
-    part = torch.empty((2, splits, columns), device=y.device, dtype=torch.float32)
+    how = sum_launch(rows, columns)
+    part = torch.empty((2, how.splits, columns), device=y.device, dtype=torch.float32)
     out = torch.empty((2, columns), device=y.device, dtype=torch.float32)
-    statistics_kernel[(splits, triton.cdiv(columns, block_c))](
+    statistics_kernel[how.grid](
         y, part[0], part[1], out[0], out[1], norm.running_mean, norm.running_var,
         norm.num_batches_tracked, counters(y.device),
-        rows, columns, splits, rows_per_split, norm.momentum, norm.eps,
-        STAGES=SUM_STAGES, LAST_BLOCK_P=LAST_BLOCK_P, BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
+        rows, columns, how.splits, how.rows_per_split, norm.momentum, norm.eps, **how.options,
     )  # fmt: skip
     return out[0], out[1]
 
@@ -183,20 +176,17 @@ def _gradients(
     kind = {"BRANCHES": len(branches), "HAS_JOINED": joined is not None, "HAS_DENSE": dense is not None}
     strides = (joined_stride, dense_stride, dense_from)
 
-    block_p, block_c = tile_shape(columns, SUM_TILE_ELEMENTS)
-    splits, rows_per_split = split_rows(rows, columns, block_p, block_c)
-    part = torch.empty((splits, len(branches) + 1, columns), device=y.device, dtype=torch.float32)
+    how = sum_launch(rows, columns)
+    part = torch.empty((how.splits, len(branches) + 1, columns), device=y.device, dtype=torch.float32)
     sums = torch.empty((len(branches) + 1, columns), device=y.device, dtype=torch.float32)
-    gradient_sums_kernel[(splits, triton.cdiv(columns, block_c))](
+    gradient_sums_kernel[how.grid](
         part, sums, counters(y.device), g_joined, g_dense, *targets, *both,
-        rows, columns, splits, rows_per_split, *strides,
-        **kind, ACCUMULATE=in_place, STAGES=SUM_STAGES, LAST_BLOCK_P=LAST_BLOCK_P,
-        BLOCK_P=block_p, BLOCK_C=block_c, num_warps=SUM_WARPS,
+        rows, columns, how.splits, how.rows_per_split, *strides, **kind, ACCUMULATE=in_place, **how.options,
     )  # fmt: skip
     outputs = [torch.empty_like(branch.y, memory_format=torch.channels_last) for branch in branches]
-    block_p, block_c = tile_shape(columns)
-    gradient_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+    grid, options = launch(rows, columns)
+    gradient_kernel[grid](
         outputs[0], outputs[-1], sums, g_joined, g_dense, *both, rows, columns, *strides,
-        **kind, BLOCK_P=block_p, BLOCK_C=block_c,
+        **kind, **options,
     )  # fmt: skip
     return outputs, sums

@@ -11,39 +11,82 @@ Gradient of batch normalisation as in Ioffe & Szegedy, arXiv:1502.03167, section
 with g = dz * silu'(s) and silu'(s) = sig(s) * (1 + s * (1 - sig(s))), where xhat = (y - mean) * rstd.
 """
 
+from dataclasses import dataclass
+
 import triton
 import triton.language as tl
 
 TILE_ELEMENTS = 4096
-"""Elements of one tile: 32 values a thread at 4 warps."""
+"""Elements of one tile: 32 values a thread at TILE_WARPS."""
+TILE_WARPS = 4
 SUM_TILE_ELEMENTS = 4096
 """Elements of one tile of a reduction: at SUM_WARPS, 16 values a thread and accumulator, which stay in registers."""
 SUM_WARPS = 8
 MAX_BLOCK_C = 128
 """Columns of a tile at the most: 256 bytes of a row in half precision."""
+SUM_MAX_BLOCK_C = 64
+"""The same of a reduction. Each block of columns has its own last step, so narrow blocks divide that work."""
+MIN_BLOCK_C = 16
+"""Columns of a tile at the least, where there are as many: 32 bytes, which memory moves at a time."""
+MOST_WASTE = 1 / 8
+"""Share of a row of tiles that may lie beyond the last column."""
 SUM_STAGES = 3
 """Tiles of a reduction that are on their way from memory while one is worked on, and that one."""
 PROGRAMS_PER_SUM = 128
 """Programs of a reduction at the most: about one for each of the 132 multiprocessors of a Hopper card. More of them
 lengthen the last step, in which one program adds up the results of all (yolov9-s, batch 64, a step: 64.0 ms, with 256
 of them 64.8 ms; 1,056 of them took 30 us for the last step alone)."""
-LAST_BLOCK_P = 128
-"""Partial results that the last step of a reduction takes at a time; taking more of them gained nothing."""
+LAST_ELEMENTS = 2048
+"""Elements of the tile of partial results that the last step of a reduction takes at a time."""
 TILES_PER_PROGRAM = 4
 """Tiles that a program of a reduction works on at the least, so that small tensors have few partial results."""
 
 
-def tile_shape(columns: int, elements: int = TILE_ELEMENTS) -> tuple[int, int]:
-    """Returns rows and columns of the tile that one program works on, for a matrix with so many columns."""
-    block_c = min(triton.next_power_of_2(columns), MAX_BLOCK_C)
+def tile_shape(columns: int, elements: int = TILE_ELEMENTS, most_columns: int = MAX_BLOCK_C) -> tuple[int, int]:
+    """Returns rows and columns of the tile that one program works on, for a matrix with so many columns.
+
+    Blocks of columns are powers of two. Lanes beyond the last column do nothing, in all rows. So it is the widest block
+    with little waste, or else the one with the least: 16 for 48 columns, 32 for 96, 64 for 192, 128 for 240.
+    """
+    largest = min(int(triton.next_power_of_2(columns)), most_columns)
+    widths = [largest]
+    while widths[-1] > MIN_BLOCK_C:
+        widths.append(widths[-1] // 2)
+    waste = {width: 1 - columns / (width * triton.cdiv(columns, width)) for width in widths}
+    block_c = next((width for width in widths if waste[width] <= MOST_WASTE), min(widths, key=lambda w: waste[w]))
     return elements // block_c, block_c
 
 
-def split_rows(rows: int, columns: int, block_p: int, block_c: int) -> tuple[int, int]:
-    """Returns the number of row blocks of a reduction and the rows in each, a multiple of `block_p`."""
-    wanted = max(1, PROGRAMS_PER_SUM // triton.cdiv(columns, block_c))
-    rows_per_split = max(triton.cdiv(triton.cdiv(rows, wanted), block_p), TILES_PER_PROGRAM) * block_p
-    return triton.cdiv(rows, rows_per_split), rows_per_split
+def launch(rows: int, columns: int) -> tuple[tuple[int], dict[str, int]]:
+    """Returns grid and options of a kernel that works on tiles: one program each, neighbours in a row side by side."""
+    block_p, block_c = tile_shape(columns, TILE_ELEMENTS, MAX_BLOCK_C)
+    tiles = triton.cdiv(rows, block_p) * triton.cdiv(columns, block_c)
+    return (tiles,), {"BLOCK_P": block_p, "BLOCK_C": block_c, "num_warps": TILE_WARPS}
+
+
+@dataclass(frozen=True)
+class SumLaunch:
+    """How a reduction over rows is started; `grid` is blocks of columns by blocks of rows."""
+
+    grid: tuple[int, int]
+    rows_per_split: int
+    options: dict[str, int]
+
+    @property
+    def splits(self) -> int:
+        """Blocks of rows, so partial results of each column."""
+        return self.grid[1]
+
+
+def sum_launch(rows: int, columns: int) -> SumLaunch:
+    """Divides a matrix into blocks of rows and columns, one for each program of a reduction over the rows."""
+    block_p, block_c = tile_shape(columns, SUM_TILE_ELEMENTS, SUM_MAX_BLOCK_C)
+    blocks = int(triton.cdiv(columns, block_c))
+    wanted = max(1, PROGRAMS_PER_SUM // blocks)
+    tiles = max(triton.cdiv(triton.cdiv(rows, wanted), block_p), TILES_PER_PROGRAM)
+    options = {"STAGES": SUM_STAGES, "LAST_BLOCK_P": max(LAST_ELEMENTS // block_c, 1), "num_warps": SUM_WARPS}
+    options |= {"BLOCK_P": block_p, "BLOCK_C": block_c}
+    return SumLaunch((blocks, int(triton.cdiv(rows, tiles * block_p))), tiles * block_p, options)
 
 
 @triton.jit
@@ -69,54 +112,77 @@ def statistics_kernel(
     STAGES: tl.constexpr, LAST_BLOCK_P: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Mean and 1/sqrt(variance + eps) of each column, and the update of running statistics and batch counter."""
-    split = tl.program_id(0)
-    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    block, split = tl.program_id(0), tl.program_id(1)
+    offs_c = block * BLOCK_C + tl.arange(0, BLOCK_C)
     in_c = offs_c < columns
     first = split * rows_per_split
     last = tl.minimum(first + rows_per_split, rows)
+    at = (tl.arange(0, BLOCK_P) * columns)[:, None] + offs_c[None, :]
     # Sums are taken about the first row of the block: a pivot near the mean keeps float32 sums of squares exact enough.
     pivot = tl.load(y + first.to(tl.int64) * columns + offs_c, mask=in_c, other=0.0).to(tl.float32)
     total = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     squares = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-    for row in tl.range(first, last, BLOCK_P, num_stages=STAGES):
-        offs_p = row + tl.arange(0, BLOCK_P)
-        inside = (offs_p < last)[:, None] & in_c[None, :]
-        at = offs_p.to(tl.int64)[:, None] * columns + offs_c[None, :]
-        value = tl.load(y + at, mask=inside, other=0.0).to(tl.float32) - pivot[None, :]
-        value = tl.where(inside, value, 0.0)
+    # Only a tile that is not full has rows to leave out, and it is the last one.
+    full = last - (last - first) % BLOCK_P
+    for row in tl.range(first, full, BLOCK_P, num_stages=STAGES):
+        tile = tl.load(y + tl.cast(row, tl.int64) * columns + at, mask=in_c[None, :], other=0.0)
+        value = tile.to(tl.float32) - pivot[None, :]
+        total += value
+        squares += value * value
+    if full < last:
+        inside = (full + tl.arange(0, BLOCK_P) < last)[:, None] & in_c[None, :]
+        tile = tl.load(y + tl.cast(full, tl.int64) * columns + at, mask=inside, other=0.0)
+        value = tl.where(inside, tile.to(tl.float32) - pivot[None, :], 0.0)
         total += value
         squares += value * value
     count = (last - first).to(tl.float32)
     shifted_mean = tl.sum(total, 0) / count
     tl.store(part_mean + split * columns + offs_c, shifted_mean + pivot, mask=in_c)
     tl.store(part_m2 + split * columns + offs_c, tl.sum(squares, 0) - shifted_mean * shifted_mean * count, mask=in_c)
-    if is_last(counters + tl.program_id(1), splits):
+    if is_last(counters + block, splits):
         all_rows = rows.to(tl.float32)
         old_mean = tl.load(running_mean + offs_c, mask=in_c, other=0.0)
         old_var = tl.load(running_var + offs_c, mask=in_c, other=0.0)
         # Block means are again taken about a pivot, so that one pass gives mean and spread.
         centre = tl.load(part_mean + offs_c, mask=in_c, other=0.0, cache_modifier=".cg")
-        weighted = tl.zeros((BLOCK_C,), tl.float32)
-        spread = tl.zeros((BLOCK_C,), tl.float32)
-        for start in range(0, splits, LAST_BLOCK_P):
+        weighted = tl.zeros((LAST_BLOCK_P, BLOCK_C), tl.float32)
+        spread = tl.zeros((LAST_BLOCK_P, BLOCK_C), tl.float32)
+        for start in tl.range(0, splits, LAST_BLOCK_P, loop_unroll_factor=LAST_UNROLL):
             offs_s = start + tl.arange(0, LAST_BLOCK_P)
             inside = (offs_s < splits)[:, None] & in_c[None, :]
             rows_of = tl.minimum(rows - offs_s * rows_per_split, rows_per_split).to(tl.float32)[:, None]
-            at = offs_s[:, None] * columns + offs_c[None, :]
-            off = tl.load(part_mean + at, mask=inside, other=0.0, cache_modifier=".cg") - centre[None, :]
-            block_m2 = tl.load(part_m2 + at, mask=inside, other=0.0, cache_modifier=".cg")
-            weighted += tl.sum(tl.where(inside, off * rows_of, 0.0), 0)
-            spread += tl.sum(tl.where(inside, block_m2 + rows_of * off * off, 0.0), 0)
-        off_mean = weighted / all_rows
+            at_part = offs_s[:, None] * columns + offs_c[None, :]
+            off = tl.load(part_mean + at_part, mask=inside, other=0.0, cache_modifier=".cg") - centre[None, :]
+            block_m2 = tl.load(part_m2 + at_part, mask=inside, other=0.0, cache_modifier=".cg")
+            weighted += tl.where(inside, off * rows_of, 0.0)
+            spread += tl.where(inside, block_m2 + rows_of * off * off, 0.0)
+        off_mean = tl.sum(weighted, 0) / all_rows
         mean = off_mean + centre
-        m2 = tl.maximum(spread - off_mean * off_mean * all_rows, 0.0)
-        if tl.program_id(1) == 0:
+        m2 = tl.maximum(tl.sum(spread, 0) - off_mean * off_mean * all_rows, 0.0)
+        if block == 0:
             tl.store(batches, tl.load(batches) + 1)
         tl.store(mean_out + offs_c, mean, mask=in_c)
         tl.store(rstd_out + offs_c, 1.0 / tl.sqrt(m2 / all_rows + eps), mask=in_c)
         tl.store(running_mean + offs_c, old_mean + momentum * (mean - old_mean), mask=in_c)
         unbiased = m2 / tl.maximum(all_rows - 1.0, 1.0)
         tl.store(running_var + offs_c, old_var + momentum * (unbiased - old_var), mask=in_c)
+
+
+@triton.jit
+def _tile(rows, columns, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr):
+    """First row, rows from there, columns and masks of a program's tile; programs go along the columns first."""
+    blocks = tl.cdiv(columns, BLOCK_C)
+    row = tl.program_id(0) // blocks * BLOCK_P
+    offs_p = tl.arange(0, BLOCK_P)
+    offs_c = tl.program_id(0) % blocks * BLOCK_C + tl.arange(0, BLOCK_C)
+    in_c = offs_c < columns
+    return row, offs_p, offs_c, in_c, (row + offs_p < rows)[:, None] & in_c[None, :]
+
+
+@triton.jit
+def _rows_at(row, offs_p, stride):
+    """Where rows begin: 64 bits for the first one, which all threads share, and 32 from there."""
+    return tl.cast(row, tl.int64) * stride + (offs_p * stride)[:, None]
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -127,12 +193,8 @@ def activate_kernel(
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Result of `norm_act`, written to a slice of wider rows (joined), to rows of its own from a column on (dense)."""
-    offs_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
-    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    in_c = offs_c < columns
-    inside = (offs_p < rows)[:, None] & in_c[None, :]
-    long_p = offs_p.to(tl.int64)[:, None]
-    at = long_p * columns + offs_c[None, :]
+    row, offs_p, offs_c, in_c, inside = _tile(rows, columns, BLOCK_P, BLOCK_C)
+    at = _rows_at(row, offs_p, columns) + offs_c[None, :]
     off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean1, offs_c, in_c)
     s = off1 * (_column(rstd1, offs_c, in_c) * _column(gamma1, offs_c, in_c)) + _column(beta1, offs_c, in_c)
     if BRANCHES == 2:
@@ -140,34 +202,37 @@ def activate_kernel(
         s += off2 * (_column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)) + _column(beta2, offs_c, in_c)
     out = s * _sigmoid(s)
     if HAS_RESIDUAL:
-        at_residual = long_p * residual_stride + offs_c[None, :]
+        at_residual = _rows_at(row, offs_p, residual_stride) + offs_c[None, :]
         out += tl.load(residual + at_residual, mask=inside, other=0.0).to(tl.float32)
     if HAS_JOINED:
-        tl.store(joined + long_p * joined_stride + offs_c[None, :], out, mask=inside)
+        tl.store(joined + (_rows_at(row, offs_p, joined_stride) + offs_c[None, :]), out, mask=inside)
     if HAS_DENSE:
-        at_dense = long_p * (columns - dense_from) + (offs_c - dense_from)[None, :]
+        at_dense = _rows_at(row, offs_p, columns - dense_from) + (offs_c - dense_from)[None, :]
         tl.store(dense + at_dense, out, mask=inside & (offs_c >= dense_from)[None, :])
 
 
 @triton.jit
 def _incoming(
-    g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
+    g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
     HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the result: what came back through the slice plus what came back through the dense copy."""
     if HAS_JOINED:
-        g = tl.load(g_joined + long_p * joined_stride + offs_c[None, :], mask=inside, other=0.0).to(tl.float32)
+        at = _rows_at(row, offs_p, joined_stride) + offs_c[None, :]
+        g = tl.load(g_joined + at, mask=inside, other=0.0).to(tl.float32)
         if HAS_DENSE:
-            at = long_p * dense_stride + (offs_c - dense_from)[None, :]
+            at = _rows_at(row, offs_p, dense_stride) + (offs_c - dense_from)[None, :]
             g += tl.load(g_dense + at, mask=inside & (offs_c >= dense_from)[None, :], other=0.0).to(tl.float32)
     else:
-        at = long_p * dense_stride + (offs_c - dense_from)[None, :]
+        at = _rows_at(row, offs_p, dense_stride) + (offs_c - dense_from)[None, :]
         g = tl.load(g_dense + at, mask=inside & (offs_c >= dense_from)[None, :], other=0.0).to(tl.float32)
     return g
 
 
 COMPILED = tl.constexpr(isinstance(_column, triton.JITFunction))
 """False in Triton's interpreter, which knows no instructions of a GPU."""
+LAST_UNROLL = tl.constexpr(4)
+"""Rounds of the last step of a reduction whose loads are on their way at a time."""
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
@@ -190,10 +255,9 @@ def _sigmoid(s):
 
 @triton.jit
 def _silu_slope(s):
-    """Derivative of SiLU."""
+    """Derivative of SiLU: sig + sig * (s - s * sig), two instructions."""
     sig = _sigmoid(s)
-    out = s * sig
-    return sig + (out - out * sig)
+    return sig + sig * (s - s * sig)
 
 
 @triton.jit
@@ -202,6 +266,31 @@ def _hand_on(sums, gradient, column, in_c, ACCUMULATE: tl.constexpr):
     tl.store(sums, column, mask=in_c)
     if ACCUMULATE:
         tl.store(gradient, tl.load(gradient, mask=in_c, other=0.0) + column, mask=in_c)
+
+
+@triton.jit
+def _add_tile(
+    sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, inside,
+    columns, joined_stride, dense_stride, dense_from,
+    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
+):  # fmt: skip
+    """Adds g and g * (y - mean) of a tile; b1 is the sum of all shifts. Outside, g is 0 and nothing is added."""
+    g = _incoming(
+        g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
+        HAS_JOINED, HAS_DENSE,
+    )  # fmt: skip
+    at = _rows_at(row, offs_p, columns) + offs_c[None, :]
+    off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1
+    s = off1 * a1 + b1
+    if BRANCHES == 2:
+        off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - m2
+        s += off2 * a2
+    g *= _silu_slope(s)
+    sum_g += g
+    sum_1 += g * off1
+    if BRANCHES == 2:
+        sum_2 += g * off2
+    return sum_g, sum_1, sum_2
 
 
 @triton.jit(do_not_specialize=["rows", "splits", "rows_per_split"])
@@ -213,62 +302,59 @@ def gradient_sums_kernel(
     STAGES: tl.constexpr, LAST_BLOCK_P: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Column sums of g and of g * xhat of each branch; added to the parameters' gradients where they exist."""
-    split = tl.program_id(0)
-    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    block, split = tl.program_id(0), tl.program_id(1)
+    offs_c = block * BLOCK_C + tl.arange(0, BLOCK_C)
+    offs_p = tl.arange(0, BLOCK_P)
     in_c = offs_c < columns
     first = split * rows_per_split
     last = tl.minimum(first + rows_per_split, rows)
     # Everything that depends on the column alone is taken out of the loop, which calculates more than it reads.
     m1, b1 = _column(mean1, offs_c, in_c), _column(beta1, offs_c, in_c)
     a1 = _column(rstd1, offs_c, in_c) * _column(gamma1, offs_c, in_c)
+    m2, a2 = m1, a1
+    if BRANCHES == 2:
+        m2 = _column(mean2, offs_c, in_c)
+        a2 = _column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)
+        b1 += _column(beta2, offs_c, in_c)
     sum_g = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     sum_1 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
     sum_2 = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-    if BRANCHES == 2:
-        m2, b2 = _column(mean2, offs_c, in_c), _column(beta2, offs_c, in_c)
-        a2 = _column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)
-    for row in tl.range(first, last, BLOCK_P, num_stages=STAGES):
-        offs_p = row + tl.arange(0, BLOCK_P)
-        inside = (offs_p < last)[:, None] & in_c[None, :]
-        long_p = offs_p.to(tl.int64)[:, None]
-        at = long_p * columns + offs_c[None, :]
-        # Rows outside have the gradient 0, so they add nothing to the sums.
-        g = _incoming(
-            g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
-            HAS_JOINED, HAS_DENSE,
+    # Only a tile that is not full has rows to leave out, and it is the last one.
+    full = last - (last - first) % BLOCK_P
+    for row in tl.range(first, full, BLOCK_P, num_stages=STAGES):
+        sum_g, sum_1, sum_2 = _add_tile(
+            sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, in_c[None, :],
+            columns, joined_stride, dense_stride, dense_from, BRANCHES, HAS_JOINED, HAS_DENSE,
         )  # fmt: skip
-        off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1
-        s = off1 * a1 + b1
-        if BRANCHES == 2:
-            off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - m2
-            s += off2 * a2 + b2
-        g *= _silu_slope(s)
-        sum_g += g
-        sum_1 += g * off1
-        if BRANCHES == 2:
-            sum_2 += g * off2
+    if full < last:
+        inside = (full + offs_p < last)[:, None] & in_c[None, :]
+        sum_g, sum_1, sum_2 = _add_tile(
+            sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, full, offs_p, offs_c, inside,
+            columns, joined_stride, dense_stride, dense_from, BRANCHES, HAS_JOINED, HAS_DENSE,
+        )  # fmt: skip
     base = part + split * (BRANCHES + 1) * columns + offs_c
     tl.store(base, tl.sum(sum_g, 0), mask=in_c)
     tl.store(base + columns, tl.sum(sum_1, 0) * tl.load(rstd1 + offs_c, mask=in_c, other=0.0), mask=in_c)
     if BRANCHES == 2:
         tl.store(base + 2 * columns, tl.sum(sum_2, 0) * tl.load(rstd2 + offs_c, mask=in_c, other=0.0), mask=in_c)
-    if is_last(counters + tl.program_id(1), splits):
-        all_g = tl.zeros((BLOCK_C,), tl.float32)
-        all_1 = tl.zeros((BLOCK_C,), tl.float32)
-        all_2 = tl.zeros((BLOCK_C,), tl.float32)
-        for start in range(0, splits, LAST_BLOCK_P):
+    if is_last(counters + block, splits):
+        all_g = tl.zeros((LAST_BLOCK_P, BLOCK_C), tl.float32)
+        all_1 = tl.zeros((LAST_BLOCK_P, BLOCK_C), tl.float32)
+        all_2 = tl.zeros((LAST_BLOCK_P, BLOCK_C), tl.float32)
+        for start in tl.range(0, splits, LAST_BLOCK_P, loop_unroll_factor=LAST_UNROLL):
             offs_s = start + tl.arange(0, LAST_BLOCK_P)
             inside = (offs_s < splits)[:, None] & in_c[None, :]
             at = offs_s[:, None] * (BRANCHES + 1) * columns + offs_c[None, :]
-            all_g += tl.sum(tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
-            all_1 += tl.sum(tl.load(part + columns + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
+            all_g += tl.load(part + at, mask=inside, other=0.0, cache_modifier=".cg")
+            all_1 += tl.load(part + columns + at, mask=inside, other=0.0, cache_modifier=".cg")
             if BRANCHES == 2:
-                all_2 += tl.sum(tl.load(part + 2 * columns + at, mask=inside, other=0.0, cache_modifier=".cg"), 0)
-        _hand_on(sums + offs_c, dbeta1 + offs_c, all_g, in_c, ACCUMULATE)
-        _hand_on(sums + columns + offs_c, dgamma1 + offs_c, all_1, in_c, ACCUMULATE)
+                all_2 += tl.load(part + 2 * columns + at, mask=inside, other=0.0, cache_modifier=".cg")
+        dbeta = tl.sum(all_g, 0)
+        _hand_on(sums + offs_c, dbeta1 + offs_c, dbeta, in_c, ACCUMULATE)
+        _hand_on(sums + columns + offs_c, dgamma1 + offs_c, tl.sum(all_1, 0), in_c, ACCUMULATE)
         if BRANCHES == 2:
-            _hand_on(sums + offs_c, dbeta2 + offs_c, all_g, in_c, ACCUMULATE)
-            _hand_on(sums + 2 * columns + offs_c, dgamma2 + offs_c, all_2, in_c, ACCUMULATE)
+            _hand_on(sums + offs_c, dbeta2 + offs_c, dbeta, in_c, ACCUMULATE)
+            _hand_on(sums + 2 * columns + offs_c, dgamma2 + offs_c, tl.sum(all_2, 0), in_c, ACCUMULATE)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -280,12 +366,8 @@ def gradient_kernel(
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Gradients of the convolution outputs, from the sums of `gradient_sums_kernel`."""
-    offs_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
-    offs_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    in_c = offs_c < columns
-    inside = (offs_p < rows)[:, None] & in_c[None, :]
-    long_p = offs_p.to(tl.int64)[:, None]
-    at = long_p * columns + offs_c[None, :]
+    row, offs_p, offs_c, in_c, inside = _tile(rows, columns, BLOCK_P, BLOCK_C)
+    at = _rows_at(row, offs_p, columns) + offs_c[None, :]
     per_row = 1.0 / rows.to(tl.float32)
     r1 = _column(rstd1, offs_c, in_c)
     a1 = r1 * _column(gamma1, offs_c, in_c)
@@ -297,7 +379,7 @@ def gradient_kernel(
         off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
         s += off2 * a2 + _column(beta2, offs_c, in_c)
     g = _incoming(
-        g_joined, g_dense, long_p, offs_c, inside, joined_stride, dense_stride, dense_from,
+        g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
         HAS_JOINED, HAS_DENSE,
     )  # fmt: skip
     g = g * _silu_slope(s) - _column(sums, offs_c, in_c) * per_row
