@@ -113,6 +113,12 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
         flags = ["--" + name.replace("_", "-") for name in shapes]
         yield UserError(found=" and ".join(flags), needed="one shape of the learning rate", remedy=flags[0])
     yield from _growing(request, settings)
+    if settings.decode == "gpu" and settings.cache != "off":
+        yield UserError(
+            found=f"--decode gpu and --cache {settings.cache}",
+            needed="one of them: the cache keeps what the CPU has decoded",
+            remedy="--decode gpu, or --cache alone",
+        )
     batch, accumulate, target = settings.batch_size, settings.accumulate, settings.optimisation_batch
     if accumulate and batch and batch > 0 and request.was_given("optimisation_batch") and batch * accumulate != target:
         yield UserError(

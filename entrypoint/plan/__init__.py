@@ -11,6 +11,7 @@ from entrypoint.plan.amp import decide_amp
 from entrypoint.plan.batch import decide_batch, gpu_share
 from entrypoint.plan.cpus import cpu_share, decide_fixed_workers, decide_threads, decide_workers
 from entrypoint.plan.decision import Budget, Decision, Need, Plan
+from entrypoint.plan.decode import DecodePlan, decide_decode
 from entrypoint.plan.device import Devices, choose_devices
 from entrypoint.plan.folders import decide_cache_dir, decide_temporary_dir
 from entrypoint.plan.host_memory import plan_host_memory
@@ -38,6 +39,7 @@ IN_SETTINGS = (
     "amp",
     "cache",
     "cache_limit_gb",
+    "decode",
     "decode_again",
     "fixed_workers",
     "prefetch",
@@ -61,7 +63,9 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     threads = int(decide_threads(share, request, int(workers.value), on_gpu=on_gpu).value)
     workers = fit_processes(facts, request, workers, threads=threads, ranks=devices.ranks, on_gpu=on_gpu)
     amp = decide_amp(devices.gpus, request)
-    batch = decide_batch(facts, request, devices.gpus, _format(request, amp))
+    decode = decide_decode(request, devices.gpus, int(workers.value))
+    request = _with_decode(request, decode)
+    batch = decide_batch(facts, request, devices.gpus, _format(request, amp), decode.gpu_bytes)
     memory = plan_host_memory(facts, request, workers=workers, batch=batch, ranks=devices.ranks)
     staging = plan_staging(request, memory.memory, memory.shm)
     cache = decide_cache_dir(facts, request)
@@ -74,6 +78,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         decide_threads(share, request, int(memory.workers.value), on_gpu=on_gpu),
         *_of_training(request, amp),
         *batch.decisions,
+        *decode.decisions,
         *memory.decisions,
         *staging.decisions,
         cache,
@@ -130,6 +135,13 @@ def _staged(request: JobRequest) -> TrainSettings | ValSettings | DetectSettings
     if request.was_given("epochs"):
         epochs = max(epochs, settings.epochs)
     return replace(settings, imgsz=max(stage.imgsz for stage in stages), epochs=epochs)
+
+
+def _with_decode(request: JobRequest, decode: DecodePlan) -> JobRequest:
+    """What follows from it, such as the memory of the loader, is planned with the value that was decided."""
+    for decision in decode.decisions:
+        request = replace(request, settings=replace(request.settings, decode=decision.value))
+    return request
 
 
 def _inputs(request: JobRequest) -> Iterator[Decision]:

@@ -38,8 +38,10 @@ class BatchPlan:
         return self.micro_batch if self.micro_batch and self.micro_batch > 0 else self.batch_size
 
 
-def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str) -> BatchPlan:
-    """Returns batch and, for training, accumulation.
+def decide_batch(
+    facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], amp: str, decode_bytes: int = 0
+) -> BatchPlan:
+    """Returns batch and, for training, accumulation; `decode_bytes` of the GPU's memory go to decoding pictures.
 
     Raises:
         UserError: not even one picture fits beside what others hold on the GPU, or a batch that ranks cannot share.
@@ -48,6 +50,7 @@ def decide_batch(facts: HostFacts, request: JobRequest, gpus: tuple[Gpu, ...], a
     if isinstance(request.settings, DetectSettings):
         return BatchPlan(decisions=shares, batch_size=1)
     room, ranks = _room(facts, request, gpus, amp), max(1, len(gpus))
+    room = replace(room, fixed_bytes=room.fixed_bytes + decode_bytes, decode_bytes=decode_bytes)
     batch = _micro_batch(request, room, ranks)
     decisions = [*shares, batch, *_accumulation(request, batch.value, ranks)]
     target = next((decision.value for decision in decisions if decision.name == "optimisation_batch"), None)
@@ -96,10 +99,12 @@ class _Room:
     allowed_bytes: int | None
     """What this job may take in all; None when unknown."""
     fixed_bytes: int
-    """Model, optimizer, context."""
+    """Model, optimizer, context, decoding."""
     picture_bytes: int
     source: str
     on_gpu: bool
+    decode_bytes: int = 0
+    """The part of the fixed ones that decoding takes."""
 
     @property
     def pictures(self) -> int | None:
@@ -247,9 +252,13 @@ def _no_room(request: JobRequest, room: _Room, estimate: str) -> UserError:
 
 
 def _budget(room: _Room, batch: int) -> Budget:
+    model = room.fixed_bytes - OVERHEAD_BYTES - room.decode_bytes
+    reason = "nvJPEG, and decoded pictures for mosaics"
+    decoding = [Need(what="decoding", size_bytes=room.decode_bytes, reason=reason)] if room.decode_bytes else []
     needs = (
         Need(what="context and libraries", size_bytes=OVERHEAD_BYTES, reason="outside what PyTorch counts"),
-        Need(what="model", size_bytes=room.fixed_bytes - OVERHEAD_BYTES, reason="weights, gradients, momentum, EMA"),
+        Need(what="model", size_bytes=model, reason="weights, gradients, momentum, EMA"),
+        *decoding,
         Need(
             what="pictures", size_bytes=batch * room.picture_bytes, reason=f"{batch} x {size_text(room.picture_bytes)}"
         ),

@@ -113,7 +113,7 @@ def _total_bytes(request: JobRequest, slots: int, workers: int, batch: BatchPlan
 
 def _decode_again(facts: HostFacts, request: JobRequest, fitting: JobRequest) -> Iterator[Decision]:
     asked, settings = request.settings, fitting.settings
-    if not isinstance(asked, TrainSettings) or not isinstance(settings, TrainSettings):
+    if not isinstance(asked, TrainSettings) or not isinstance(settings, TrainSettings) or settings.decode == "gpu":
         return
     forced = settings.decode_again and not asked.decode_again
     reason = "the mosaic window's pictures do not fit into the memory" if forced else "asked for"
@@ -150,7 +150,7 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: BatchPlan, rank
 
 def _window(settings: TrainSettings, samples_at_a_time: int, ranks: int) -> Iterator[Need]:
     """Decoded pictures that mosaics share."""
-    if settings.mosaic_window and not settings.rect and not settings.decode_again:
+    if settings.mosaic_window and not settings.rect and not settings.decode_again and settings.decode != "gpu":
         places = settings.mosaic_window + WINDOW_LAG + samples_at_a_time
         size = ranks * places * WINDOW_PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
         yield Need(what="mosaic window", size_bytes=size, reason=f"{places} decoded pictures")

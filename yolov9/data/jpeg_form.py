@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from yolov9.data.headers import exif_orientation
 
-_FRAMES = frozenset({0xC0, 0xC2})
-"""Baseline and progressive frames with Huffman coding (ITU-T T.81, table B.1); nvJPEG reads no others."""
-_OTHER_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} - _FRAMES
+_BASELINE = 0xC0
+"""Marker of a baseline frame (ITU-T T.81, table B.1). Decoders in hardware read no others, and for a progressive one
+nvJPEG would take the CPU of the trainer, which has better things to do than the loader's processes."""
+_OTHER_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC, _BASELINE}
 _BITS = 8
 _COLOURS = 3
 _COMPONENTS = ((1, 2, 3), (0, 1, 2))
@@ -23,7 +24,7 @@ _TAIL_BYTES = 4096
 
 
 def plain_jpeg_hw(data: bytes) -> tuple[int, int] | None:
-    """Returns height and width of a complete, upright JPEG of 8 bits in luminance and colour differences.
+    """Returns height and width of a complete, upright baseline JPEG in luminance and colour differences.
 
     None for all else.
 
@@ -40,7 +41,7 @@ def plain_jpeg_hw(data: bytes) -> tuple[int, int] | None:
                 return None
             if marker in _OTHER_FRAMES:
                 return None
-            if marker in _FRAMES:
+            if marker == _BASELINE:
                 return _plain_frame(body)
     except (struct.error, IndexError):
         pass

@@ -44,11 +44,11 @@ PLAIN = {
     "4:4:4": saved(picture(), subsampling=0),
     "4:2:2": saved(picture(), subsampling=1),
     "4:2:0": saved(picture(), subsampling=2),
-    "progressive": saved(picture(), progressive=True),
     "with an upright EXIF": saved(picture(), exif=Image.Exif()),
     "padded": saved(picture()) + bytes(100),
 }
 ODD = {
+    "progressive": saved(picture(), progressive=True),
     "grey": saved(picture().convert("L")),
     "CMYK": saved(picture().convert("CMYK")),
     "turned": turned(),
