@@ -1,9 +1,11 @@
 """The help names each command as it is called, and the output may be cut off."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,12 @@ from yolov9.errors import ExitCode
 def test_the_help_of_plan_says_how_plan_is_called() -> None:
     assert command_parser("val", report=True).format_help().startswith("usage: plan val [options]")
     assert command_parser("val").format_help().startswith("usage: val [options]")
+
+
+def test_the_readme_lists_every_exit_code() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    listed = {int(number) for number in re.findall(r"^\| (\d+) \|", readme, re.MULTILINE)}
+    assert {int(code) for code in ExitCode} <= listed
 
 
 def test_an_empty_list_is_not_shown_as_a_default(capsys: pytest.CaptureFixture[str]) -> None:
