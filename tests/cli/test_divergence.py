@@ -46,7 +46,7 @@ def raise_biases(checkpoint: Path) -> None:
     torch.save(content, checkpoint)
 
 
-def test_it_goes_back_to_the_last_good_checkpoint_and_on_in_float32(train: Run, tmp_path: Path) -> None:
+def test_p14_it_goes_back_to_the_last_good_checkpoint_and_on_in_float32(train: Run, tmp_path: Path) -> None:
     assert train("--epochs", "2", "--amp", "off").returncode == 0
     folder = tmp_path / "runs" / "train" / "exp"
     raise_biases(folder / "weights" / "last.pt")

@@ -15,42 +15,10 @@ from yolov9.logs import LOG
 
 AUTO = "auto"
 """Value of --resume without a path: the newest run."""
-OF_THIS_PROCESS = frozenset(
-    {
-        "accumulate",
-        "amp",
-        "batch_size",
-        "cache",
-        "cache_limit_gb",
-        "close_mosaic",
-        "data",
-        "decode",
-        "decode_again",
-        "device",
-        "epochs",
-        "exist_ok",
-        "fixed_workers",
-        "gpu_share",
-        "name",
-        "noplots",
-        "nosave",
-        "noval",
-        "patience",
-        "project",
-        "quiet",
-        "resume",
-        "save_minutes",
-        "save_period",
-        "stage",
-        "sync_bn",
-        "worker_timeout_s",
-        "workers",
-    }
-)
-"""Settings that may differ from those of the run: the machine, the place of the files, and how long it goes on."""
 ALWAYS_NEW = frozenset(
     {
         "amp",
+        "cache",
         "cache_limit_gb",
         "continue_run",
         "decode",
@@ -61,6 +29,7 @@ ALWAYS_NEW = frozenset(
         "gpu_share",
         "micro_batch",
         "name",
+        "prefetch",
         "project",
         "quiet",
         "resume",
@@ -70,9 +39,27 @@ ALWAYS_NEW = frozenset(
     }
 )
 """Settings that describe the machine or this command, so they are taken as they are now."""
-
-OF_THE_MACHINE = frozenset({"amp", "decode", "device", "stage", "workers"})
+SAID = frozenset({"amp", "cache", "decode", "device", "stage", "workers"})
 """Those of them that are worth a line when they are others than before."""
+MAY_CHANGE = frozenset(
+    {
+        "accumulate",
+        "batch_size",
+        "checkpoint_activations",
+        "close_mosaic",
+        "data",
+        "epochs",
+        "noplots",
+        "nosave",
+        "noval",
+        "patience",
+        "plain_step",
+        "save_minutes",
+        "save_period",
+        "sync_bn",
+    }
+)
+"""Settings that stay those of the run unless they are typed again. All others make the run what it is: refused."""
 
 
 def find_resumed(settings: TrainSettings, run_dir: Path) -> tuple[Path, dict[str, Any]]:
@@ -122,12 +109,12 @@ def merge_settings(
         values[name] = old
         if name in ALWAYS_NEW:
             values[name] = new
-            if name in OF_THE_MACHINE and new != old:
+            if name in SAID and new != old:
                 lines.append(f"overridden  {name} = {new} (was {old})")
         elif name not in typed or new == old:
             if old != defaults[name]:
                 lines.append(f"kept        {name} = {old}")
-        elif name in OF_THIS_PROCESS:
+        elif name in MAY_CHANGE:
             values[name] = new
             lines.append(f"overridden  {name} = {new} (was {old})")
         else:

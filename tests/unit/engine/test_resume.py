@@ -60,8 +60,13 @@ def test_a_default_that_is_typed_counts_as_typed() -> None:
 
 
 def test_the_machine_is_taken_as_it_is_now() -> None:
-    settings, _ = merge(given=set(), workers=2, device="cpu", amp="off")
-    assert (settings.workers, settings.device, settings.amp) == (2, "cpu", "off")
+    now = {"workers": 2, "device": "cpu", "amp": "off", "cache": "ram", "cache_limit_gb": 2.0, "prefetch": 2}
+    settings, _ = merge(given=set(), **now)
+    assert {name: getattr(settings, name) for name in now} == now
+
+
+def test_what_out_of_memory_advises_is_taken() -> None:
+    assert merge(checkpoint_activations=True)[0].checkpoint_activations
 
 
 def test_another_batch_keeps_the_optimisation_batch_of_typed_accumulation() -> None:
