@@ -1,6 +1,6 @@
 """The last validation of a run: best.pt as it will be used, with a table of classes and diagrams."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,19 @@ DRAWN_BATCHES = 3
 """Validation batches that are drawn with labels and with detections."""
 
 
-def validate_final(session: Session, heart: Heartbeat, *, draw: bool) -> ValidationResult:
+def validate_final(
+    session: Session, heart: Heartbeat, *, draw: bool, stop: Callable[[], bool] = lambda: False
+) -> ValidationResult:
     """Validates best.pt, or last.pt when there is none, in the form that detection uses.
 
     Args:
         session: the run; its checkpoints are complete.
         heart: is told about each finished batch.
         draw: also draw curves, confusion matrix and some batches.
+        stop: asked before each batch whether to leave.
+
+    Raises:
+        ValidationStopped: `stop` said so.
     """
     context = session.context
     assert session.val_loader is not None, "the first rank validates"
@@ -42,7 +48,8 @@ def validate_final(session: Session, heart: Heartbeat, *, draw: bool) -> Validat
         if pictures is not None:
             pictures(batch, found)
 
-    result = validate(model, session.val_loader, precision=validation_precision(context.precision), watch=watch)
+    precision = validation_precision(context.precision)
+    result = validate(model, session.val_loader, precision=precision, watch=watch, stop=stop)
     LOG.info("final validation of %s", path)
     for line in class_table(result, model.names):
         LOG.info("%s", line)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -13,6 +13,7 @@ from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.batch_pictures import MOST_TILES, draw_targets
 from yolov9.engine.bench_counters import tree_cpu_s
+from yolov9.engine.checkpoint import BEST
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
 from yolov9.engine.gpu_memory import peak_text
@@ -23,7 +24,7 @@ from yolov9.engine.out_of_memory import NoRoomError, explained
 from yolov9.engine.plots import draw_labels, draw_results
 from yolov9.engine.schedule import mosaic_off_epoch
 from yolov9.engine.session import Session
-from yolov9.engine.validate import ValidationResult
+from yolov9.engine.validate import ValidationResult, ValidationStopped
 from yolov9.logs import LOG
 
 DRAWN_BATCHES = 3
@@ -157,8 +158,12 @@ class RunReport:
             self._results.add(epoch, values)
             self._board.add(epoch, values)
 
-    def final(self) -> None:
-        """Validates best.pt once more, with a table of classes and diagrams."""
+    def final(self, stop: Callable[[], bool]) -> None:
+        """Validates best.pt once more, with a table of classes and diagrams.
+
+        Args:
+            stop: asked before each batch whether to leave; all files that a run needs are there.
+        """
         if not self._active:
             return
         context = self._session.context
@@ -167,9 +172,13 @@ class RunReport:
         self._session.step.micro_batches.make_room()
         try:
             with explained(context.precision.device):
-                validate_final(self._session, self._heart, draw=self._plots)
+                validate_final(self._session, self._heart, draw=self._plots, stop=stop)
         except NoRoomError as error:
             LOG.warning("no final validation: %s", error.found)
+        except ValidationStopped:
+            LOG.warning(
+                "no final validation: a stop was asked for; val --weights %s does it", context.weights_dir / BEST
+            )
         if context.precision.device.type == "cuda":
             LOG.info("GPU memory used at most: %s", peak_text(context.precision.device))
         if self._plots:

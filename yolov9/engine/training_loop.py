@@ -85,7 +85,7 @@ class TrainingLoop:
         progress.finished = True
         self._saver.save_last(final=True)
         self._saver.finish()
-        self._report.final()
+        self._report.final(lambda: self._stop.requested)
         return ExitCode.DONE
 
     def _stopped(self) -> ExitCode:

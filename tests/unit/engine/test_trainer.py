@@ -216,6 +216,15 @@ def test_nothing_is_written_into_the_data_set(finished_run: Path, tiny_data: Pat
     assert {path.suffix for path in tiny_data.parent.rglob("*") if path.is_file()} == {".png", ".txt", ".yaml"}
 
 
+def test_a_stop_in_the_final_validation_ends_a_finished_run(
+    tmp_path: Path, train: Train, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked_in_both_epochs = 2 * (3 + 1)
+    assert train(tmp_path, stop_after=asked_in_both_epochs + 1) == ExitCode.DONE
+    assert "no final validation: a stop was asked for" in caplog.text
+    assert read_training_checkpoint(tmp_path / "weights" / "last.pt")["training"]["progress"]["finished"]
+
+
 def test_close_mosaic_longer_than_the_run_is_said(
     tmp_path: Path, train: Train, caplog: pytest.LogCaptureFixture
 ) -> None:
