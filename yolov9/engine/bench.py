@@ -19,7 +19,6 @@ from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.data import DatasetIndex, load_dataset_config
 from yolov9.data.loader import Batch, Loader, open_loader
-from yolov9.engine.bench_counters import UsageMeter
 from yolov9.engine.bench_report import CSV_FILE, PICTURE_FILE, Measured, draw_table, report_text, write_table
 from yolov9.engine.captured import side_stream
 from yolov9.engine.device_batch import DeviceFeed
@@ -27,6 +26,7 @@ from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.loader_setup import train_loader_settings
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
+from yolov9.engine.process_usage import UsageMeter
 from yolov9.engine.read_split import read_split
 from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.engine.schedule import rounded_accumulation

@@ -12,7 +12,6 @@ import yaml
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.batch_pictures import MOST_TILES, draw_targets
-from yolov9.engine.bench_counters import tree_cpu_s
 from yolov9.engine.checkpoint import BEST
 from yolov9.engine.device_batch import GREY_LEVELS, DeviceBatch
 from yolov9.engine.final_validation import validate_final
@@ -22,6 +21,7 @@ from yolov9.engine.logbook import RESULTS_FILE, Board, ProgressLines, ResultsFil
 from yolov9.engine.optional_file import optional_file
 from yolov9.engine.out_of_memory import NoRoomError, explained
 from yolov9.engine.plots import draw_labels, draw_results
+from yolov9.engine.process_usage import tree_cpu_s
 from yolov9.engine.schedule import mosaic_off_epoch
 from yolov9.engine.session import Session
 from yolov9.engine.validate import ValidationResult, ValidationStopped

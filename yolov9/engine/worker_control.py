@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from yolov9.data.loader import Batch, Loader
-from yolov9.engine.bench_counters import Usage, UsageMeter
+from yolov9.engine.process_usage import Usage, UsageMeter
 from yolov9.logs import LOG
 
 INTERVAL_S = 10.0

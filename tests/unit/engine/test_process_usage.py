@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yolov9.engine.bench_counters import TICKS_A_SECOND, Usage, UsageMeter, read_usage, tree_cpu_s
+from yolov9.engine.process_usage import TICKS_A_SECOND, Usage, UsageMeter, read_usage, tree_cpu_s
 
 STAT = "7 (a) b) R 1 1 1 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1\n"
 
