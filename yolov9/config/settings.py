@@ -250,7 +250,7 @@ FLAGS_WITHOUT_EFFECT: dict[str, str] = {
     "--upload_dataset": "nothing is uploaded",
     "--bbox_interval": "nothing is uploaded",
     "--artifact_alias": "nothing is uploaded",
-    "--local_rank": "processes are numbered by torchrun",
+    "--local_rank": "each process knows its number",
     "--view-img": "there is no display; pictures are written to the run folder",
     "--visualize": "feature maps are not drawn",
     "--update": "no old models are rewritten",
