@@ -35,7 +35,9 @@ class UserError(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        return f"found:  {self.found}\nneeded: {self.needed}\ntype:   {self.remedy}"
+        # Names with line feeds in them do not make lines of their own.
+        found, needed, remedy = (text.replace("\n", "\\n") for text in (self.found, self.needed, self.remedy))
+        return f"found:  {found}\nneeded: {needed}\ntype:   {remedy}"
 
 
 class DataError(UserError):

@@ -4,18 +4,25 @@ output."""
 import logging
 import os
 import sys
+from typing import Any
 
 LOG = logging.getLogger("yolov9")
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""All control characters but tab and line feed: a file's name must not move the cursor or colour the terminal."""
+LINES_KEPT = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+"""Control characters but tab and line feed, as text: a file's name must not move the cursor or colour the terminal."""
+CONTROLS = {**LINES_KEPT, ord("\n"): "\\n"}
+"""Line feeds too: a name with one in it must not look like a line of its own."""
 
 
 class LineFormatter(logging.Formatter):
-    """Shows control characters as text."""
+    """Shows control characters as text; only a traceback has more than one line."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Returns the text of a record."""
-        return super().format(record).translate(CONTROLS)
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Returns time, level and message of a record."""
+        return super().formatMessage(record).translate(CONTROLS)
+
+    def formatException(self, ei: Any) -> str:
+        """Returns a traceback."""
+        return super().formatException(ei).translate(LINES_KEPT)
 
 
 def setup_logging(*, quiet: bool = False) -> None:
