@@ -12,6 +12,7 @@ from torch import Tensor
 
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import PixelTargets
+from yolov9.loss.terms import fused_applies
 from yolov9.ops.iou import IouKind, iou_pairs
 
 PAIRS_AT_ONCE = 2**24
@@ -45,6 +46,10 @@ def assign(logits: Tensor, boxes: Tensor, points: Tensor, targets: PixelTargets,
         targets: what is in the pictures.
         settings: `topk`, `alpha` and `beta` are used.
     """
+    if fused_applies(logits):
+        from yolov9.loss.assigner_triton import assign_fused
+
+        return Assignment(*assign_fused(logits, boxes, points, targets, settings))
     claims = _claim(logits, boxes, points, targets, settings)
     anchors, wanted = claims.anchors, claims.wanted
     slots = anchors.shape[1]

@@ -7,12 +7,11 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from yolov9.loss.anchors import Anchors, boxes_from_distances, make_anchors
+from yolov9.loss.anchors import Anchors, make_anchors
 from yolov9.loss.assigner import Assignment, assign
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import PixelTargets, pack_targets
-from yolov9.loss.terms import class_term, distribution_term, expected_distances, side_distances
-from yolov9.ops.iou import IouKind, iou_pairs
+from yolov9.loss.terms import box_terms, class_term, predicted_boxes
 from yolov9.ops.lanes import Lane
 
 Level = tuple[Tensor, Tensor]
@@ -144,21 +143,10 @@ class DetectionLoss:
         index = assigned.anchors * self.classes + label
         class_sum = class_term(logits.flatten(1), index, assigned.soft, settings.cls_pw, settings.fl_gamma)
 
-        slot_sides = sides.gather(1, assigned.anchors[..., None].expand(-1, -1, 4 * self.bins)).float()
-        target_boxes = targets.boxes.gather(1, assigned.targets[..., None].expand(-1, -1, 4))
-        box, distribution = self._box_terms(
-            slot_sides, anchors.points[assigned.anchors], anchors.strides[assigned.anchors], target_boxes
-        )
-        return (
-            torch.stack(
-                (
-                    (box * assigned.soft).sum() * settings.box,
-                    class_sum * settings.cls,
-                    (distribution * assigned.soft).sum() * settings.dfl,
-                )
-            )
-            / score_sum
-        )
+        slots = assigned.soft, assigned.anchors, assigned.targets
+        boxes = box_terms(sides, *slots, anchors.points, anchors.strides, targets.boxes)
+        terms = boxes[0] * settings.box, class_sum * settings.cls, boxes[1] * settings.dfl
+        return torch.stack(terms) / score_sum
 
     def _assign(self, levels: Sequence[Level], targets: PixelTargets) -> _Head:
         """Joins the levels of one head and gives targets to its anchors."""
@@ -167,23 +155,5 @@ class DetectionLoss:
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
         parts = zip(*levels, strict=True)
         sides, logits = (torch.cat([m.flatten(2).transpose(1, 2) for m in part], 1) for part in parts)
-        boxes = self._predicted_boxes(sides.detach(), anchors)
+        boxes = predicted_boxes(sides.detach(), anchors.points, anchors.strides)
         return _Head(anchors, sides, logits, assign(logits.detach(), boxes, anchors.points, targets, self.settings))
-
-    @torch.no_grad()
-    def _predicted_boxes(self, sides: Tensor, anchors: Anchors) -> Tensor:
-        """Boxes of all anchors (B, N, 4) in pixels from side distributions (B, N, 4 x bins)."""
-        distances = side_distances(self._by_side(sides))
-        return boxes_from_distances(anchors.points, distances * anchors.strides)
-
-    def _by_side(self, sides: Tensor) -> Tensor:
-        """(B, n, 4 x bins) as (B, n, 4, bins)."""
-        return sides.view(*sides.shape[:2], 4, self.bins)
-
-    def _box_terms(self, sides: Tensor, points: Tensor, strides: Tensor, target_boxes: Tensor) -> tuple[Tensor, Tensor]:
-        """1 - CIoU and the distribution loss of each slot: two (B, S), from sides (B, S, 4 x bins)."""
-        log_shares = self._by_side(sides).log_softmax(-1)
-        boxes = boxes_from_distances(points, expected_distances(log_shares.exp()) * strides)
-        ciou = iou_pairs(boxes, target_boxes, IouKind.CIOU)
-        distances = torch.cat((points - target_boxes[..., :2], target_boxes[..., 2:] - points), -1) / strides
-        return 1 - ciou, distribution_term(log_shares, distances)

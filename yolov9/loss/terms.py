@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from yolov9.loss.anchors import boxes_from_distances
+from yolov9.ops.iou import IouKind, iou_pairs
 from yolov9.ops.norm_act import triton_is_installed
 from yolov9.ops.plain import plain_wanted
 
@@ -31,7 +33,7 @@ def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight
     Returns:
         Sum over the batch, a float32 scalar.
     """
-    if focal_gamma == 0 and _fused_applies(logits):
+    if focal_gamma == 0 and fused_applies(logits):
         from yolov9.loss.class_term_triton import class_term_fused
 
         return class_term_fused(logits, slot_index, soft, positive_weight)
@@ -41,7 +43,8 @@ def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight
     return _negative(logits, focal_gamma).sum() + difference.sum()
 
 
-def _fused_applies(values: Tensor) -> bool:
+def fused_applies(values: Tensor) -> bool:
+    """Tells whether the CUDA kernels of the loss can be used for such maps."""
     half = values.dtype in (torch.bfloat16, torch.float16)
     return values.is_cuda and half and values.is_contiguous() and triton_is_installed() and not plain_wanted()
 
@@ -64,7 +67,44 @@ def _cross_entropy(logits: Tensor, target: Tensor, positive_weight: float, focal
     return loss
 
 
-def distribution_term(log_shares: Tensor, distances: Tensor) -> Tensor:
+def box_terms(
+    sides: Tensor,
+    soft: Tensor,
+    anchors: Tensor,
+    chosen: Tensor,
+    points: Tensor,
+    strides: Tensor,
+    target_boxes: Tensor,
+) -> Tensor:
+    """Box and distribution term of all slots, each slot weighted with its soft target.
+
+    Args:
+        sides: (B, N, 4 x bins) logits of the distances to the four sides; calculated with in float32.
+        soft: (B, S) float32; slots with 0 change nothing.
+        anchors: (B, S) int64 anchor of each slot; one with a soft target is in one slot only.
+        chosen: (B, S) int64 target of each slot.
+        points: (N, 2) float32 anchor points in pixels.
+        strides: (N, 1) float32 cell sizes in pixels.
+        target_boxes: (B, M, 4) float32 left, top, right, bottom in pixels.
+
+    Returns:
+        Sums over the batch of 1 - CIoU and of the distribution focal loss: (2,) float32, with a gradient along `sides`.
+    """
+    if fused_applies(sides):
+        from yolov9.loss.box_terms_triton import box_terms_fused
+
+        return box_terms_fused(sides, soft, anchors, chosen, points, strides, target_boxes)
+    slot_sides = sides.gather(1, anchors[..., None].expand(-1, -1, sides.shape[2])).float()
+    log_shares = _by_side(slot_sides).log_softmax(-1)
+    points, strides = points[anchors], strides[anchors]
+    boxes = boxes_from_distances(points, _expected_distances(log_shares.exp()) * strides)
+    true_boxes = target_boxes.gather(1, chosen[..., None].expand(-1, -1, 4))
+    box = 1 - iou_pairs(boxes, true_boxes, IouKind.CIOU)
+    distances = torch.cat((points - true_boxes[..., :2], true_boxes[..., 2:] - points), -1) / strides
+    return torch.stack(((box * soft).sum(), (_distribution_term(log_shares, distances) * soft).sum()))
+
+
+def _distribution_term(log_shares: Tensor, distances: Tensor) -> Tensor:
     """Distribution focal loss (Li et al. 2020, arXiv:2006.04388): cross-entropy with the two bins around a distance.
 
     Args:
@@ -85,16 +125,28 @@ def distribution_term(log_shares: Tensor, distances: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def side_distances(sides: Tensor) -> Tensor:
-    """Mean distance in cells (..., 4), float32, from the logits (..., 4, bins) of its distribution; no gradient."""
-    if _fused_applies(sides):
-        from yolov9.loss.side_distances_triton import side_distances_fused
+def predicted_boxes(sides: Tensor, points: Tensor, strides: Tensor) -> Tensor:
+    """Boxes of all anchors (B, N, 4), float32, left, top, right, bottom in pixels; no gradient.
 
-        return side_distances_fused(sides)
-    return expected_distances(sides.softmax(-1, dtype=torch.float32))
+    Args:
+        sides: (B, N, 4 x bins) logits of the distances to the four sides.
+        points: (N, 2) float32 anchor points in pixels.
+        strides: (N, 1) float32 cell sizes in pixels.
+    """
+    if fused_applies(sides):
+        from yolov9.loss.predicted_boxes_triton import predicted_boxes_fused
+
+        return predicted_boxes_fused(sides, points, strides)
+    distances = _expected_distances(_by_side(sides).softmax(-1, dtype=torch.float32))
+    return boxes_from_distances(points, distances * strides)
 
 
-def expected_distances(shares: Tensor) -> Tensor:
+def _by_side(sides: Tensor) -> Tensor:
+    """(B, n, 4 x bins) as (B, n, 4, bins)."""
+    return sides.view(*sides.shape[:2], 4, sides.shape[2] // 4)
+
+
+def _expected_distances(shares: Tensor) -> Tensor:
     """Mean distance in cells (..., 4) of distributions (..., 4, bins).
 
     A weighted sum and not a matrix product, because a matrix product may be rounded to TF32.
