@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from yolov9.engine.captured import Gradient, GraphCache, GraphPool
 from yolov9.engine.loss_meter import LOSS_NAMES, LossMeter
 from yolov9.engine.precision import Precision
-from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
+from yolov9.loss import DetectionLoss, PixelTargets, WholeBatch, pack_targets
 from yolov9.model import DetectionModel
 from yolov9.ops.lanes import Lanes, use_lanes
 from yolov9.ops.plain import plain_operations
@@ -125,8 +125,9 @@ class BatchGradient:
 
     def _add_whole(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images):
+            prepared = self._prepare(images, targets)
             with recompute_activations() if self._recompute else nullcontext():
-                total, items = self._loss(self._model(images), targets)
+                total, items = self._loss(self._model(images), prepared)
             self._backward(total)
         self._meter.add(items)
         detached: Tensor = total.detach()
@@ -135,18 +136,26 @@ class BatchGradient:
     @torch.no_grad()
     def _add_scores(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images), _statistics_stay(self._norms):
-            sums = self._loss.score_sums(self._model(images), targets)
+            prepared = self._prepare(images, targets)
+            sums = self._loss.score_sums(self._model(images), prepared)
         self._whole.score_sums[: len(sums)] += sums
         return sums.sum()
 
     def _add_part(self, images: Tensor, targets: Tensor) -> Tensor:
         with self._kernels(images):
+            prepared = self._prepare(images, targets)
             with recompute_activations() if self._recompute else nullcontext():
-                total, items = self._loss(self._model(images), targets, self._whole)
+                total, items = self._loss(self._model(images), prepared, self._whole)
             self._backward(total)
         self._items += items
         detached: Tensor = total.detach()
         return detached
+
+    def _prepare(self, images: Tensor, targets: Tensor) -> PixelTargets:
+        """Targets as the loss uses them. They are made before the network runs: the auxiliary part's loss starts then
+        as soon as that part is done."""
+        pictures, _, height, width = images.shape
+        return self._loss.prepare(targets, pictures, (height, width))
 
     def _backward(self, total: Tensor) -> None:
         with torch.autocast(self._precision.device.type, enabled=False):

@@ -2,6 +2,6 @@
 
 from yolov9.loss.detection import DetectionLoss, WholeBatch
 from yolov9.loss.settings import LossSettings
-from yolov9.loss.targets import TARGET_BUCKETS, pack_targets
+from yolov9.loss.targets import TARGET_BUCKETS, PixelTargets, pack_targets
 
-__all__ = ["TARGET_BUCKETS", "DetectionLoss", "LossSettings", "WholeBatch", "pack_targets"]
+__all__ = ["TARGET_BUCKETS", "DetectionLoss", "LossSettings", "PixelTargets", "WholeBatch", "pack_targets"]

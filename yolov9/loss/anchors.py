@@ -20,8 +20,7 @@ class Anchors:
 def make_anchors(level_hw: Sequence[tuple[int, int]], strides: Sequence[float], device: torch.device) -> Anchors:
     """Makes the anchor points of maps of the given sizes.
 
-    Kernels only, no copy from the host, and nothing kept: a tensor made while a CUDA graph is recorded belongs to that
-    graph's memory and must not outlive it in a cache.
+    Kernels only, no copy from the host.
 
     Args:
         level_hw: height and width of each level's map in cells.
@@ -35,6 +34,31 @@ def make_anchors(level_hw: Sequence[tuple[int, int]], strides: Sequence[float], 
         points.append(torch.stack((x.expand(height, width), y[:, None].expand(height, width)), -1).view(-1, 2))
         sizes.append(torch.full((height * width, 1), stride, device=device, dtype=torch.float32))
     return Anchors(points=torch.cat(points), strides=torch.cat(sizes))
+
+
+class KnownAnchors:
+    """Makes the anchor points of each map size once.
+
+    None is ever dropped, because recorded CUDA graphs read them; a run has few picture sizes, and one takes 0.1 MB.
+
+    Args:
+        strides: cell size of each level in pixels.
+    """
+
+    def __init__(self, strides: Sequence[float]) -> None:
+        self.strides = tuple(strides)
+        self._known: dict[tuple[object, ...], Anchors] = {}
+
+    def get(self, level_hw: Sequence[tuple[int, int]], device: torch.device) -> Anchors:
+        """Returns the anchor points of maps of the given sizes."""
+        key = (*level_hw, device)
+        known = self._known.get(key)
+        if known is None:
+            known = make_anchors(level_hw, self.strides, device)
+            # What is made while a graph is recorded belongs to its memory and must not outlive it.
+            if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):  # type: ignore[no-untyped-call]  # not annotated in torch
+                self._known[key] = known
+        return known
 
 
 def boxes_from_distances(points: Tensor, distances: Tensor) -> Tensor:

@@ -1,18 +1,18 @@
 """The loss of single-head (gelan-*) and dual-head (yolov9-*) models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
-from yolov9.loss.anchors import Anchors, make_anchors
+from yolov9.loss.anchors import Anchors, KnownAnchors
 from yolov9.loss.assigner import Assignment, assign
 from yolov9.loss.settings import LossSettings
 from yolov9.loss.targets import PixelTargets, pack_targets
 from yolov9.loss.terms import box_terms, class_term, predicted_boxes
-from yolov9.ops.lanes import Lane
+from yolov9.ops.lanes import AUXILIARY, Lane
 
 Level = tuple[Tensor, Tensor]
 """Sides (B, 4 x bins, H, W) and class scores (B, classes, H, W) of one level."""
@@ -77,14 +77,18 @@ class DetectionLoss:
         self.bins = int(model.reg_max)
         self.strides = tuple(float(stride) for stride in model.stride.tolist())
         self.settings = settings
+        self._anchors = KnownAnchors(self.strides)
 
-    def __call__(self, raw: Raw, targets: Tensor, whole: WholeBatch | None = None) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, raw: Raw, targets: Tensor | PixelTargets, whole: WholeBatch | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Computes the loss of a batch, or of a part of one.
 
         Args:
             raw: what the model gave.
             targets: table (B, M, 5) of `pack_targets`, on the maps' device; or rows (n, 6) picture, class, centre x,
-                centre y, width, height, which are packed here at the cost of waiting for the device.
+                centre y, width, height, which are packed here at the cost of waiting for the device; or what `prepare`
+                made of a table.
             whole: the batch that these pictures are a part of; totals, terms and gradients of all its parts add up to
                 those of the batch. None: these pictures are all.
 
@@ -94,43 +98,65 @@ class DetectionLoss:
         """
         heads = self._heads(raw)
         shares = (self.settings.aux, 1.0) if len(heads) == 2 else (1.0,)
-        finest, _ = heads[0][0]
-        pictures = len(finest) if whole is None else whole.pictures
-        with torch.autocast(finest.device.type, enabled=False):
-            real = self._pixel_targets(finest, targets)
+        pictures = len(heads[0][0][0]) if whole is None else whole.pictures
 
-            def terms(number: int) -> Tensor:
-                score_sum = None if whole is None else whole.score_sums[number]
-                return self._head_terms(heads[number], real, score_sum) * shares[number]
+        def terms(number: int, real: PixelTargets) -> Tensor:
+            score_sum = None if whole is None else whole.score_sums[number]
+            return self._head_terms(heads[number], real, score_sum) * shares[number]
 
-            lane, last = Lane("auxiliary part"), len(heads) - 1
-            crossing = [m for levels in heads[:last] for level in levels for m in level]
-            with lane.run([*crossing, real.labels, real.boxes, real.real]):
-                beside = [terms(number) for number in range(last)]
-            own = terms(last)
-            lane.join(beside)
-            items = torch.stack([*beside, own]).sum(0)
-            return items.sum() * pictures, items.detach()
+        items = torch.stack(self._of_each_head(terms, heads, targets)).sum(0)
+        return items.sum() * pictures, items.detach()
 
     @torch.no_grad()
-    def score_sums(self, raw: Raw, targets: Tensor) -> Tensor:
+    def score_sums(self, raw: Raw, targets: Tensor | PixelTargets) -> Tensor:
         """Returns each head's sum of soft targets (heads,), which its terms are divided by; arguments as for a loss."""
         heads = self._heads(raw)
+
+        def score_sum(number: int, real: PixelTargets) -> Tensor:
+            return self._assign(heads[number], real).slots.soft.sum()
+
+        return torch.stack(self._of_each_head(score_sum, heads, targets))
+
+    def prepare(self, targets: Tensor, pictures: int, picture_hw: tuple[int, int]) -> PixelTargets:
+        """Returns targets as they are calculated with.
+
+        Args:
+            targets: table or rows, as for a loss.
+            pictures: number of pictures.
+            picture_hw: height and width of the pictures that the network is given.
+        """
+        table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
+        return PixelTargets.from_table(table, picture_hw)
+
+    def _of_each_head(
+        self,
+        calculate: Callable[[int, PixelTargets], Tensor],
+        heads: Sequence[Sequence[Level]],
+        targets: Tensor | PixelTargets,
+    ) -> list[Tensor]:
+        """Results for each head, the auxiliary one on its lane: it goes on there without waiting for the main part."""
         finest, _ = heads[0][0]
+        pictures, _, rows, columns = finest.shape
         with torch.autocast(finest.device.type, enabled=False):
-            real = self._pixel_targets(finest, targets)
-            return torch.stack([self._assign(levels, real).slots.soft.sum() for levels in heads])
+            if isinstance(targets, PixelTargets):
+                real = targets
+            else:
+                size = round(rows * self.strides[0]), round(columns * self.strides[0])
+                real = self.prepare(targets, pictures, size)
+            last = len(heads) - 1
+            # Targets that are made here come after the main part, so the lane has to be forked again.
+            lane = Lane(AUXILIARY, wanted=last > 0, fork=real is not targets)
+            with lane.run([real.labels, real.boxes, real.real]):
+                beside = [calculate(number, real) for number in range(last)]
+            own = calculate(last, real)
+            lane.join(beside)
+        return [*beside, own]
 
     def _heads(self, raw: Raw) -> list[list[Level]]:
         """Levels of each head in two parts: [main] or [auxiliary, main]."""
         heads = cast(list[Head], [raw] if isinstance(raw[0], Tensor) else raw)
         cut = 4 * self.bins
         return [[(m[:, :cut], m[:, cut:]) if isinstance(m, Tensor) else m for m in head] for head in heads]
-
-    def _pixel_targets(self, finest: Tensor, targets: Tensor) -> PixelTargets:
-        pictures, _, rows, columns = finest.shape
-        table = targets if targets.dim() == 3 else pack_targets(targets, pictures, bucket=(1,))
-        return PixelTargets.from_table(table, (round(rows * self.strides[0]), round(columns * self.strides[0])))
 
     def _head_terms(self, levels: Sequence[Level], targets: PixelTargets, score_sum: Tensor | None) -> Tensor:
         """Box, class and distribution term (3,) of one head, with gains, divided by a sum of soft targets: its own
@@ -151,7 +177,7 @@ class DetectionLoss:
     def _assign(self, levels: Sequence[Level], targets: PixelTargets) -> _Head:
         """Joins the levels of one head and gives targets to its anchors."""
         maps = [side for side, _ in levels]
-        anchors = make_anchors([(m.shape[2], m.shape[3]) for m in maps], self.strides, maps[0].device)
+        anchors = self._anchors.get([(m.shape[2], m.shape[3]) for m in maps], maps[0].device)
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
         parts = zip(*levels, strict=True)
         sides, logits = (torch.cat([m.flatten(2).transpose(1, 2) for m in part], 1) for part in parts)

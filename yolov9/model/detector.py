@@ -1,6 +1,6 @@
 """The detector: runs the rows of a graph in order and its head at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from yolov9.model.graph import IMAGE, Graph
-from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Levels, RawMaps, join_levels
+from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Level, Levels, RawMaps, join_levels
 from yolov9.model.layer_types import LIST_TYPES, head_of
-from yolov9.ops.lanes import Lane
+from yolov9.ops.lanes import AUXILIARY, Lane
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _DualSteps:
         wanted = graph.rows[-1].sources
         main, every = _needed(graph, wanted[-levels:]), _needed(graph, wanted)
         aux = sorted(set(every) - set(main))
-        crossing = tuple({s for n in aux for s in graph.rows[n].sources} - set(aux))
+        crossing = tuple({s for n in aux for s in graph.rows[n].sources}.union(wanted[:-levels]) - set(aux))
         fork = max((s for s in crossing if s != IMAGE), default=IMAGE)
         order = [n for n in main if n <= fork], [n for n in main if n > fork], aux
         steps = iter(_steps(graph, [n for group in order for n in group], wanted))
@@ -96,8 +96,8 @@ class DetectionModel(nn.Module):
         sources = graph.rows[-1].sources
         self._levels = len(self.head.strides)
         self._sources = sources
-        main_sources = sources[-self._levels :]
-        self._main_steps = _steps(graph, _needed(graph, main_sources), main_sources)
+        self._main_sources = sources[-self._levels :]
+        self._main_steps = _steps(graph, _needed(graph, self._main_sources), self._main_sources)
         self._dual_steps = _DualSteps.of(graph, self._levels)
 
     @property
@@ -118,31 +118,58 @@ class DetectionModel(nn.Module):
             for source in step.release:
                 del outputs[source]
 
+    def _run_part(
+        self,
+        steps: Sequence[_Step],
+        outputs: dict[int, Any],
+        sources: Sequence[int],
+        head: Callable[[int, Tensor], Level],
+    ) -> Levels:
+        """Runs the layers of a part, and its head beside them as soon as the feature of a level is there."""
+        lanes: dict[int, Lane] = {}
+        levels: dict[int, Level] = {}
+
+        def run_head(level: int) -> None:
+            feature = outputs[sources[level]]
+            lanes[level] = Lane(f"level {level}", wanted=not self.head.is_last(level))
+            with lanes[level].run([feature]):
+                levels[level] = head(level, feature)
+
+        for level, source in enumerate(sources):
+            if source in outputs:
+                run_head(level)
+        for step in steps:
+            self._run([step], outputs)
+            if step.number in sources:
+                run_head(sources.index(step.number))
+        for level, lane in lanes.items():
+            lane.join(levels[level])
+        return [levels[level] for level in range(len(sources))]
+
     def main_maps(self, x: Tensor) -> RawMaps:
         """Raw maps of the main part (B x (64 + nc) x H/stride x W/stride, finest first); nothing else is computed."""
-        outputs = {IMAGE: x}
-        self._run(self._main_steps, outputs)
-        return join_levels(self.head.main_levels([outputs[source] for source in self._sources[-self._levels :]]))
+        return join_levels(self._run_part(self._main_steps, {IMAGE: x}, self._main_sources, self.head.main_level))
 
     def dual_maps(self, x: Tensor) -> tuple[RawMaps, RawMaps]:
         """Raw maps of the auxiliary and of the main part of a dual model."""
         aux, main = self.levels(x)
+        Lane(AUXILIARY, fork=False).join(tensor for level in aux for tensor in level)
         return join_levels(aux), join_levels(main)
 
     def levels(self, x: Tensor) -> tuple[Levels, ...]:
-        """What the loss is made of: the main part, or (auxiliary, main) of a dual model, which may run side by side."""
+        """What the loss is made of: the main part, or (auxiliary, main) of a dual model.
+
+        Inside `use_lanes` the auxiliary tensors belong to the lane `AUXILIARY`, which goes on to their loss.
+        """
         head, steps = self.head, self._dual_steps
         outputs = {IMAGE: x}
         self._run(steps.shared, outputs)
-        lane = Lane("auxiliary part")
-        self._run(steps.main, outputs)
-        main = head.main_levels([outputs[source] for source in self._sources[-self._levels :]])
         if not isinstance(head, DualDDetect):
-            return (main,)
+            return (self._run_part(steps.main, outputs, self._main_sources, head.main_level),)
+        lane = Lane(AUXILIARY)
+        main = self._run_part(steps.main, outputs, self._main_sources, head.main_level)
         with lane.run([outputs[source] for source in steps.crossing]):
-            self._run(steps.aux, outputs)
-            aux = head.aux_levels([outputs[source] for source in self._sources[: self._levels]])
-        lane.join(tensor for level in aux for tensor in level)
+            aux = self._run_part(steps.aux, outputs, self._sources[: self._levels], head.aux_level)
         return aux, main
 
     def predict_with_raw(self, x: Tensor) -> tuple[Tensor, RawMaps]:

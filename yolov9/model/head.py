@@ -23,8 +23,10 @@ EXPECTED_OBJECTS = 5
 """Objects expected in a 640-px picture before training; sets the first bias of the class outputs."""
 BIAS_IMAGE_SIZE = 640
 
-Levels = list[tuple[Tensor, Tensor]]
-"""What a head computes, finest level first: sides B x 64 x H/stride x W/stride, and class scores B x nc x the same."""
+Level = tuple[Tensor, Tensor]
+"""What a head computes of a level: sides B x 64 x H/stride x W/stride, and class scores B x nc x the same."""
+Levels = list[Level]
+"""Finest level first."""
 RawMaps = list[Tensor]
 """One map a level, finest first: B x (64 + classes) x H x W."""
 
@@ -83,13 +85,14 @@ def _last_bias(branch: nn.Module) -> Tensor:
     return bias
 
 
-def _levels(features: Sequence[Tensor], boxes: nn.ModuleList, classes: nn.ModuleList, lane_name: str) -> Levels:
-    lane = Lane(lane_name)
-    with lane.run(features):
-        scores = [branch(x) for x, branch in zip(features, classes, strict=True)]
-    sides = [branch(x) for x, branch in zip(features, boxes, strict=True)]
-    lane.join(scores)
-    return list(zip(sides, scores, strict=True))
+def _level(feature: Tensor, box: nn.Module, classes: nn.Module, *, beside: bool) -> Level:
+    """Sides and scores of one level; `beside` runs the two branches side by side."""
+    lane = Lane("class scores", wanted=beside)
+    with lane.run([feature]):
+        scores = classes(feature)
+    sides = box(feature)
+    lane.join([scores])
+    return sides, scores
 
 
 def join_levels(levels: Levels) -> RawMaps:
@@ -120,8 +123,12 @@ class DetectionHead(nn.Module, ABC):
             nn.init.constant_(_last_bias(cls), math.log(EXPECTED_OBJECTS / self.nc / cells))
 
     @abstractmethod
-    def main_levels(self, features: Sequence[Tensor]) -> Levels:
-        """Sides and scores of the part that predictions are taken from, from its features of each level."""
+    def main_level(self, level: int, feature: Tensor) -> Level:
+        """Sides and scores of a level of the part that predictions are taken from, from the feature of that level."""
+
+    def is_last(self, level: int) -> bool:
+        """Tells whether a level is the coarsest, which is computed last: what runs beside it shortens the wait."""
+        return level == len(self.strides) - 1
 
     def decode(self, maps: RawMaps, *, aux: bool = False) -> Tensor:
         """Raw maps -> B x (4 + nc) x N float32: centre x, centre y, width, height in pixels, class probabilities.
@@ -165,9 +172,9 @@ class DDetect(DetectionHead):
         self.dfl = BinExpectation()
         self._start_biases(self.cv2, self.cv3)
 
-    def main_levels(self, features: Sequence[Tensor]) -> Levels:
-        """Sides and scores from the features of each level."""
-        return _levels(features, self.cv2, self.cv3, "main classes")
+    def main_level(self, level: int, feature: Tensor) -> Level:
+        """Sides and scores of a level from its feature."""
+        return _level(feature, self.cv2[level], self.cv3[level], beside=self.is_last(level))
 
     def _expectation(self, aux: bool) -> BinExpectation:
         return self.dfl
@@ -194,13 +201,13 @@ class DualDDetect(DetectionHead):
         self._start_biases(self.cv2, self.cv3)
         self._start_biases(self.cv4, self.cv5)
 
-    def aux_levels(self, features: Sequence[Tensor]) -> Levels:
-        """Sides and scores of the auxiliary part from its features of each level."""
-        return _levels(features, self.cv2, self.cv3, "auxiliary classes")
+    def aux_level(self, level: int, feature: Tensor) -> Level:
+        """Sides and scores of a level of the auxiliary part from its feature."""
+        return _level(feature, self.cv2[level], self.cv3[level], beside=self.is_last(level))
 
-    def main_levels(self, features: Sequence[Tensor]) -> Levels:
-        """Sides and scores of the main part from its features of each level."""
-        return _levels(features, self.cv4, self.cv5, "main classes")
+    def main_level(self, level: int, feature: Tensor) -> Level:
+        """Sides and scores of a level of the main part from its feature."""
+        return _level(feature, self.cv4[level], self.cv5[level], beside=self.is_last(level))
 
     def _expectation(self, aux: bool) -> BinExpectation:
         return self.dfl if aux else self.dfl2

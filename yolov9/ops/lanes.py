@@ -21,6 +21,8 @@ from torch import Tensor
 
 from yolov9.ops.half_gradients import HalfGradients
 
+AUXILIARY = "auxiliary part"
+"""Lane of the auxiliary part of a dual model and of its loss."""
 MOST_BEHIND = 16
 """Pieces of work that may be behind at a time. More hold more memory: against 4 this takes 0.4 of 19 GiB with yolov9-s
 at batch 64, and a step 1 % less time."""
@@ -39,8 +41,13 @@ class Lanes:
     half_gradients: HalfGradients = field(default_factory=HalfGradients)
     """Weight gradients of the pass, added up when all lanes have been waited for."""
 
-    def fork(self, name: object) -> torch.cuda.Stream:
-        """Returns the stream of a lane, which goes on from where the current stream is now."""
+    def fork(self, name: object, *, again: bool = True) -> torch.cuda.Stream:
+        """Returns the stream of a lane, which goes on from where the current stream is now.
+
+        Unless `again` is False and the lane has been forked before: then it goes on from where it is itself.
+        """
+        if not again and name in self._forked:
+            return self._streams[name]
         if name not in self._streams:
             self._streams[name] = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # not annotated
         self._streams[name].wait_stream(torch.cuda.current_stream(self.device))
@@ -113,15 +120,17 @@ class Lane:
     Args:
         name: lanes of different names, and lanes of different streams, run side by side.
         wanted: False keeps everything on the current stream.
+        fork: False goes on with the lane of this name where it is, if there is one.
 
     What runs inside `with lane.run(inputs)` sees everything that the current stream had been given when the lane was
-    made, not what came later.
+    forked, not what came later.
     """
 
-    def __init__(self, name: str, *, wanted: bool = True) -> None:
+    def __init__(self, name: str, *, wanted: bool = True, fork: bool = True) -> None:
         self._stream: torch.cuda.Stream | None = None
         if _active and wanted:
-            self._stream = _active[-1].fork((name, torch.cuda.current_stream(_active[-1].device).cuda_stream))
+            current = torch.cuda.current_stream(_active[-1].device).cuda_stream
+            self._stream = _active[-1].fork((name, current), again=fork)
 
     @contextmanager
     def run(self, inputs: Iterable[Tensor]) -> Iterator[None]:

@@ -31,12 +31,12 @@ class FailingLoss(DetectionLoss):
     calls = 0
     fault: Fault = staticmethod(lambda call: None)
 
-    def _pixel_targets(self, finest, targets):
+    def _heads(self, raw):
         self.calls += 1
         error = self.fault(self.calls)
         if error is not None:
             raise error
-        return super()._pixel_targets(finest, targets)
+        return super()._heads(raw)
 
 
 def fails_at(*calls: int, words: str = WORDS) -> Fault:
