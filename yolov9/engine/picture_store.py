@@ -68,8 +68,3 @@ class PictureStore:
             if place.start >= end or place.start + 3 * place.height * place.width <= start:
                 return
             del self._places[number]
-
-
-def group_bytes(sizes_hw: list[tuple[int, int]]) -> int:
-    """Returns the most that pictures take in the memory, gaps included."""
-    return sum(3 * height * width + ALIGNMENT for height, width in sizes_hw)

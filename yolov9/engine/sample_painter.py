@@ -3,7 +3,6 @@
 Everything happens on the stream that is current, which the training does not use. Only the host waits for the decoder.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES
 from yolov9.data.drawing import NO_MASK, Drawings
 from yolov9.engine.jpeg_decoder import DecodeError, decode_jpegs, shrink_planes
-from yolov9.engine.picture_store import PictureStore, group_bytes
+from yolov9.engine.picture_store import ALIGNMENT, PictureStore
 from yolov9.ops import draw_samples as table
 from yolov9.ops.draw_samples import draw_samples
 
@@ -30,26 +29,30 @@ class UndecodableError(Exception):
 
 
 class _Source(NamedTuple):
-    """A picture that a sample shows."""
+    """A picture that a sample shows; fields as in `yolov9.data.drawing.SOURCE`."""
 
     room: NDArray[np.uint8]
     """The sample's part of the slot."""
-    entry: np.void
-    """A record of `yolov9.data.drawing.SOURCE`."""
+    picture: int
+    start: int
+    length: int
+    size_hw: tuple[int, int]
+    reduction: int
+    is_jpeg: bool
 
     @property
-    def size_hw(self) -> tuple[int, int]:
-        height, width = self.entry["size_hw"].tolist()
-        return height, width
+    def stored_bytes(self) -> int:
+        """Most that it takes in the store."""
+        return 3 * self.size_hw[0] * self.size_hw[1] + ALIGNMENT
 
     @property
     def decoded_bytes(self) -> int:
         """Size of the decoded JPEG."""
-        return 3 * math.prod(self.size_hw) * int(self.entry["reduction"]) ** 2
+        return self.stored_bytes * self.reduction**2
 
     def data(self) -> Tensor:
-        start = int(self.entry["start"])
-        return torch.from_numpy(self.room[start : start + int(self.entry["length"])])
+        """Returns what is in the slot."""
+        return torch.from_numpy(self.room[self.start : self.start + self.length])
 
 
 class SamplePainter:
@@ -90,17 +93,20 @@ class SamplePainter:
 
     def _groups(self, drawings: Drawings, records: NDArray[np.void]) -> Iterator[tuple[slice, dict[int, _Source]]]:
         """Yields parts of the batch whose pictures are in the store at the same time: usually all of it."""
-        most = len(self._store.memory)
-        first, wanted = 0, dict[int, _Source]()
+        first, wanted, size, largest = 0, dict[int, _Source](), 0, 0
         for number, (room, record) in enumerate(zip(drawings.rooms, records, strict=True)):
-            entries = record["source"][: record["sources"]]
-            joined = {**wanted, **{int(entry["picture"]): _Source(room, entry) for entry in entries}}
-            sizes = [source.size_hw for source in joined.values()]
+            shown = {
+                s.picture: s for s in (_Source(room, *row) for row in record["source"][: record["sources"]].tolist())
+            }
+            more = sum(source.stored_bytes for picture, source in shown.items() if picture not in wanted)
+            largest = max(largest, *(source.stored_bytes for source in shown.values()))
             # A gap at the end of the memory is smaller than the largest picture.
-            if wanted and group_bytes(sizes) + group_bytes([max(sizes, key=math.prod)]) > most:
+            if wanted and size + more + largest > len(self._store.memory):
                 yield slice(first, number), wanted
-                first, joined = number, {int(entry["picture"]): _Source(room, entry) for entry in entries}
-            wanted = joined
+                first, wanted, more = number, {}, sum(source.stored_bytes for source in shown.values())
+                size = 0
+            wanted.update(shown)
+            size += more
         yield slice(first, len(records)), wanted
 
     def _bring(self, wanted: Mapping[int, _Source]) -> None:
@@ -108,7 +114,7 @@ class SamplePainter:
         while missing := [number for number in wanted if number not in self._store]:
             waiting: list[int] = []
             for number in missing:
-                if not wanted[number].entry["is_jpeg"]:
+                if not wanted[number].is_jpeg:
                     pixels = wanted[number].data().view(*wanted[number].size_hw, 3)
                     self._room(number, wanted).copy_(pixels.to(self._device).flip(-1).permute(2, 0, 1))
                     continue
@@ -128,7 +134,7 @@ class SamplePainter:
         except DecodeError as error:
             raise UndecodableError(numbers[error.place], error.reason) from None
         for number, picture in zip(numbers, pictures, strict=True):
-            shrunk = shrink_planes(picture, int(wanted[number].entry["reduction"]))
+            shrunk = shrink_planes(picture, wanted[number].reduction)
             if shrunk.shape != (3, *wanted[number].size_hw):
                 raise UndecodableError(number, "its pixels have another size than its header says")
             self._room(number, wanted).copy_(shrunk)
