@@ -88,6 +88,7 @@ def test_a_training_captures_its_graphs_and_ends(data: Path, tmp_path: Path, cap
         data=str(data), cfg="yolov9-t", weights="", epochs=3, batch_size=8, imgsz=IMGSZ, workers=2, device="0",
         decode="gpu", noplots=True, noval=True,
     )  # fmt: skip
+    caplog.set_level("INFO")
     assert Trainer(settings, tmp_path / "run").run() == ExitCode.DONE
     assert "decoded and drawn on cuda" in caplog.text
     assert "without CUDA graphs" not in caplog.text

@@ -16,8 +16,8 @@ from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
-LEAST_JPEGS = 0.5
-"""Share of JPEGs by name below which there is little for the GPU to decode: the others travel as pixels."""
+LEAST_JPEGS = 0.9
+"""Share of JPEGs by name below which the CPU decodes all: the others travel as pixels, which take more memory."""
 LOOKED_AT = 1000
 """Names that are looked at, spread over the data set."""
 

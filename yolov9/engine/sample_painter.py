@@ -75,14 +75,13 @@ class SamplePainter:
             torch.OutOfMemoryError: there is no room for the pictures.
         """
         records = drawings.records()
-        floats = self._upload(table_floats(records))
         masks, mask_starts = _masks(drawings, records)
         on_device = self._upload(masks)
         out = torch.empty((len(records), *drawings.shape_hw, 3), dtype=torch.uint8, device=self._device)
         for part, wanted in self._groups(drawings, records):
             self._bring(wanted)
-            places = self._upload(self._places(records[part], mask_starts[part]))
-            draw_samples(self._store.memory, on_device, floats[part], places, out[part])
+            floats, places = self._tables(records[part], mask_starts[part])
+            draw_samples(self._store.memory, on_device, self._upload(floats), self._upload(places), out[part])
         return out
 
     def _upload(self, array: NDArray[Any]) -> Tensor:
@@ -95,11 +94,10 @@ class SamplePainter:
         """Yields parts of the batch whose pictures are in the store at the same time: usually all of it."""
         first, wanted, size, largest = 0, dict[int, _Source](), 0, 0
         for number, (room, record) in enumerate(zip(drawings.rooms, records, strict=True)):
-            shown = {
-                s.picture: s for s in (_Source(room, *row) for row in record["source"][: record["sources"]].tolist())
-            }
+            sources = (_Source(room, *row) for row in record["source"][: record["sources"]].tolist())
+            shown = {source.picture: source for source in sources}
             more = sum(source.stored_bytes for picture, source in shown.items() if picture not in wanted)
-            largest = max(largest, *(source.stored_bytes for source in shown.values()))
+            largest = max([largest, *(source.stored_bytes for source in shown.values())])
             # A gap at the end of the memory is smaller than the largest picture.
             if wanted and size + more + largest > len(self._store.memory):
                 yield slice(first, number), wanted
@@ -142,21 +140,31 @@ class SamplePainter:
     def _room(self, number: int, wanted: Mapping[int, _Source]) -> Tensor:
         return self._store.room_for(number, *wanted[number].size_hw)
 
-    def _places(self, records: NDArray[np.void], mask_starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        starts = np.zeros((len(records), records.dtype["source"].shape[0]), np.int64)
+    def _tables(
+        self, records: NDArray[np.void], mask_starts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Returns the tables of `draw_samples` for samples whose pictures are in the store.
+
+        Sizes are those in the store, so that nothing is read beyond it, whatever happened to a file meanwhile.
+        """
+        found = np.zeros((*records["source"].shape, 3), np.int64)
         for row, record in enumerate(records):
             for place, number in enumerate(record["source"]["picture"][: record["sources"]].tolist()):
-                starts[row, place] = self._store[number].start
-        of_tiles = starts[np.arange(len(records))[:, None, None], records["scene"]["tile"]["source"]]
-        places = np.concatenate((mask_starts[..., None], of_tiles), axis=2)
-        return places.reshape(len(records), table.TABLE_PLACES)
+                found[row, place] = self._store[number]
+        of_tiles = found[np.arange(len(records))[:, None, None], records["scene"]["tile"]["source"]]
+        places = np.concatenate((mask_starts[..., None], of_tiles[..., 0]), axis=2)
+        return table_floats(records, of_tiles[..., 1:]), places.reshape(len(records), table.TABLE_PLACES)
 
 
-def table_floats(records: NDArray[np.void]) -> NDArray[np.float32]:
-    """Returns the table (B, TABLE_FLOATS) of `draw_samples` for records of drawings."""
+def table_floats(records: NDArray[np.void], sizes_hw: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Returns the table (B, TABLE_FLOATS) of `draw_samples`.
+
+    Args:
+        records: (B,) of drawings.
+        sizes_hw: (B, SCENES, TILES, 2) of the source of each tile.
+    """
     count, scenes = len(records), records["scene"]
     tiles = scenes["tile"]
-    sizes_hw = records["source"]["size_hw"][np.arange(count)[:, None, None], tiles["source"]]
     columns = (tiles["region"], tiles["offset_xy"], tiles["scale_xy"], tiles["average"][..., None], sizes_hw[..., ::-1])
     of_tiles = np.concatenate(columns, axis=3, dtype=np.float32)
     of_scenes = np.concatenate(

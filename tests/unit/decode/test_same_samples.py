@@ -15,6 +15,7 @@ RECIPES = {
     "blended": replace(Recipe(), mixup=1.0),
     "pasted": replace(Recipe(), copy_paste=1.0),
     "turned": replace(Recipe(), degrees=25.0, shear=6.0, flipud=0.5, mixup=0.5, copy_paste=1.0),
+    "often out of view": replace(Recipe(), mosaic=0.0, translate=2.0),
     "perspective": replace(Recipe(), perspective=0.0008, degrees=10.0),
 }
 MOST_LEVELS = {160: 1.0, 96: 2.5}
