@@ -5,15 +5,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.data.augment import Picture
+from yolov9.data.brush import Brush
 from yolov9.data.geometry import Floats, is_affine
 from yolov9.data.letterbox import BORDER_GREY
-from yolov9.data.tiles import Drawable, ReadPicture, Recolour, Rectangle, Tile
+from yolov9.data.tiles import Drawable, ReadPicture, Rectangle, Tile
 
 _FLAGS = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 _GREY = (BORDER_GREY, BORDER_GREY, BORDER_GREY)
 
 
-def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None) -> None:
+def draw_turned(
+    tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, brush: Brush, factors: Floats | None
+) -> None:
     """Draws what the matrix shows of a tile.
 
     Args:
@@ -21,7 +24,7 @@ def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, rec
         matrix: (3, 3) from canvas to output.
         read: called if the tile is visible.
         out: (H, W, 3); changed where the tile is.
-        recolour: see `compose`.
+        brush, factors: see `compose`.
     """
     mask = _turned_target(tile.region, matrix, (out.shape[0], out.shape[1]))
     if not mask.any():
@@ -29,8 +32,8 @@ def draw_turned(tile: Tile, matrix: Floats, read: ReadPicture, out: Picture, rec
     x1, y1, width, height = cv2.boundingRect(mask)
     source = read(tile.picture, largest_scale(matrix @ tile.matrix()))
     drawn = warp(source, matrix @ tile.matrix(), (x1, y1, x1 + width, y1 + height))
-    if recolour is not None:
-        recolour(drawn, drawn)
+    if factors is not None:
+        brush.recolour(drawn, drawn, factors)
     place = slice(y1, y1 + height), slice(x1, x1 + width)
     cv2.copyTo(drawn, mask[place], out[place])
 

@@ -5,6 +5,7 @@ No torch here: loader workers import this module.
 
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -177,16 +178,18 @@ def _pillow(data: bytes, *, upright: bool) -> Pixels | None:
         return None
 
 
-def shrink(picture: Pixels, reduction: int) -> Pixels:
-    """Returns 1/reduction (a power of two) of a picture by averaging, much like a JPEG decoded at that scale.
+def halve(picture: Pixels) -> Pixels:
+    """Returns the averages of two by two pixels; where a size is odd, the edge is repeated."""
+    height, width = picture.shape[:2]
+    if height % 2 or width % 2:
+        picture = np.asarray(cv2.copyMakeBorder(picture, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE))
+    size = (width + 1) // 2, (height + 1) // 2
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
-    Odd sizes are rounded up. Halving again and again is quick, and only when sizes are even.
-    """
+
+def shrink(picture: Pixels, reduction: int, halve: Callable[[Pixels], Pixels] = halve) -> Pixels:
+    """Returns 1/reduction (a power of two) of a picture by halving, much like a JPEG decoded at that scale."""
     while reduction > 1:
-        height, width = picture.shape[:2]
-        if height % 2 or width % 2:
-            picture = np.asarray(cv2.copyMakeBorder(picture, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE))
-        size = (width + 1) // 2, (height + 1) // 2
-        picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+        picture = halve(picture)
         reduction //= 2
     return picture

@@ -1,19 +1,26 @@
 """Draws tiles onto a sample."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from yolov9.data.augment import Picture
+from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.draw_turned import draw_turned
 from yolov9.data.draw_upright import draw_upright
 from yolov9.data.geometry import Floats, is_axis_aligned
 from yolov9.data.letterbox import BORDER_GREY
-from yolov9.data.tiles import ReadPicture, Recolour, Tile
+from yolov9.data.tiles import ReadPicture, Rectangle, Tile
 
 
 def compose(
-    tiles: Sequence[Tile], matrix: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None
+    tiles: Sequence[Tile],
+    matrix: Floats,
+    read: ReadPicture,
+    out: Picture,
+    brush: Brush = OPENCV,
+    factors: Floats | None = None,
 ) -> None:
     """Draws tiles through the matrix onto `out`.
 
@@ -22,12 +29,30 @@ def compose(
         matrix: (3, 3) from canvas to output.
         read: called once for each tile that is visible.
         out: overwritten; `BORDER_GREY` where no tile is.
-        recolour: changes the colours of everything, borders too; None leaves BGR as it was read.
+        brush: does the drawing.
+        factors: change of colours as from `hsv_factors`, of borders too, after which `out` is RGB; None leaves BGR.
     """
     border = np.full((1, 1, 3), BORDER_GREY, np.uint8)
-    if recolour is not None:
-        recolour(border, border)
-    out.fill(border[0, 0, 0])
-    draw = draw_upright if is_axis_aligned(matrix) else draw_turned
+    if factors is not None:
+        brush.recolour(border, border, factors)
+    grey = int(border[0, 0, 0])
+    if is_axis_aligned(matrix):
+        drawn = [draw_upright(tile, matrix, read, out, brush, factors) for tile in tiles]
+        fill_rest(out, [rectangle for rectangle in drawn if rectangle is not None], grey)
+        return
+    out.fill(grey)
     for tile in tiles:
-        draw(tile, matrix, read, out, recolour)
+        draw_turned(tile, matrix, read, out, brush, factors)
+
+
+def fill_rest(out: Picture, rectangles: Sequence[Rectangle], value: int) -> None:
+    """Fills what lies in none of the rectangles, which do not overlap."""
+    height, width = out.shape[:2]
+    for top, bottom in pairwise(sorted({0, height, *(edge for r in rectangles for edge in (r[1], r[3]))})):
+        left = 0
+        for x1, x2 in sorted((r[0], r[2]) for r in rectangles if r[1] <= top and bottom <= r[3]):
+            if left < x1:
+                out[top:bottom, left:x1] = value
+            left = x2
+        if left < width:
+            out[top:bottom, left:] = value

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from yolov9.data.cache import CacheLayout, DecodedCache
 from yolov9.data.cache_memory import open_cache
-from yolov9.data.compiled_colour import load_colour, share_compiled_colour
+from yolov9.data.compiled import share_library
+from yolov9.data.compiled_brush import load_brush
 from yolov9.data.drawing import DrawingWriter
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader_settings import LoaderPlan, LoaderSettings
@@ -42,7 +43,7 @@ class SharedParts:
         self._order = board["order"] if len(board["order"]) else None
         self._cache = _map_cache(config["cache"], board["cache_offsets"], self.index)
         self._window = _map_window(config["window"], board["window_heads"])
-        self._change_colours = load_colour(config["colour"])
+        self._brush = load_brush(config["library"])
 
     @classmethod
     def create(cls, settings: LoaderSettings, plan: LoaderPlan, ring_fd: int) -> Self:
@@ -66,7 +67,7 @@ class SharedParts:
                 "sample": asdict(plan.sample),
                 "cache": None if cache is None else (cache.fd, asdict(cache.layout)),
                 "window": window,
-                "colour": share_compiled_colour(settings.cache_dir) if _draws(settings, plan) else None,
+                "library": share_library(settings.cache_dir) if _draws(settings, plan) else None,
                 "drawings": settings.draw_on_device,
             }
         )
@@ -74,8 +75,8 @@ class SharedParts:
     def descriptors(self) -> list[int]:
         """Returns the file descriptors that another process must get to use the configuration."""
         named = (self.config[name] for name in ("index", "board", "ring", "cache", "window"))
-        colour = self.config["colour"]
-        return [part[0] for part in named if part is not None] + ([] if colour is None else [colour])
+        library = self.config["library"]
+        return [part[0] for part in named if part is not None] + ([] if library is None else [library])
 
     def close_descriptors(self) -> None:
         """Closes them, but for the ring's, in this process; what is mapped stays."""
@@ -95,8 +96,9 @@ class SharedParts:
             window=self._window,
             reading=reading,
             banned=self.banned,
+            brush=self._brush,
         )
-        maker = SampleMaker(self._settings, self.index, reader, self._order, self._change_colours)
+        maker = SampleMaker(self._settings, self.index, reader, self._order, self._brush)
 
         def make(task: Task) -> Sample:
             out = self.ring.picture(task.slot, task.row, task.height, task.width)
@@ -112,8 +114,8 @@ class SharedParts:
 
 
 def _draws(settings: LoaderSettings, plan: LoaderPlan) -> bool:
-    """Tells whether the workers change colours."""
-    return any(plan.sample.hsv) and not settings.draw_on_device
+    """Tells whether the workers draw."""
+    return plan.sample.augment and not settings.draw_on_device
 
 
 def _map_cache(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.data.augment import Picture
+from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.cache import DecodedCache, limited_hw
 from yolov9.data.images import ImageError, read_image, shrink
 from yolov9.data.letterbox import loaded_hw
@@ -39,6 +40,7 @@ class PictureReader:
         window: recently decoded pictures, or None.
         reading: called with the number before a file is opened, so that a supervisor can name it.
         banned: (N,) non-zero for pictures that must not be opened (they killed a worker or made it hang).
+        brush: halves pictures.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class PictureReader:
         window: Window | None = None,
         reading: Callable[[int], None] | None = None,
         banned: NDArray[np.uint8] | None = None,
+        brush: Brush = OPENCV,
     ) -> None:
         self._source = source
         self._imgsz = imgsz
@@ -58,6 +61,7 @@ class PictureReader:
         self._sequence_of: Mapping[int, int] = {}
         self._reading = reading
         self._banned = banned
+        self._halve = brush.halve
 
     def size_wh(self, number: int) -> tuple[int, int]:
         """Returns upright width and height of a picture as the index has it."""
@@ -84,11 +88,11 @@ class PictureReader:
             kept_wh = kept.shape[1], kept.shape[0]
             wanted = reduction_for(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
             pitch = size_wh[0] / kept_wh[0] * wanted, size_wh[1] / kept_wh[1] * wanted
-            return Drawable(shrink(kept, wanted), pitch)
+            return Drawable(shrink(kept, wanted, self._halve), pitch)
         if self._window is None or number not in self._sequence_of:
             return Drawable(self._decode(number, wanted), (wanted, wanted))
         base = reduction_for(max(size_wh), self._imgsz, 1.0)
-        return Drawable(shrink(self._shared(self._window, number, base), wanted // base), (wanted, wanted))
+        return Drawable(shrink(self._shared(self._window, number, base), wanted // base, self._halve), (wanted, wanted))
 
     def load(self, number: int) -> Picture:
         """Returns a picture with its longer side scaled to `imgsz`: averaged when it shrinks, linear when it grows.

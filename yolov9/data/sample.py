@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_factors, mixup, mixup_ratio
+from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.geometry import Floats, PerspectiveLimits
 from yolov9.data.images import ImageError
 from yolov9.data.letterbox import BORDER_GREY, letterbox
@@ -136,7 +137,7 @@ class SampleMaker:
         index: labels.
         reader: pixels and sizes of the same pictures.
         order: (N,) picture at each position when positions are not shuffled; None for the order of the index.
-        change_colours: `bgr_to_rgb_with_hsv`, or what does the same.
+        brush: draws.
     """
 
     def __init__(
@@ -145,9 +146,9 @@ class SampleMaker:
         index: LabelledPictures,
         reader: PictureReader,
         order: NDArray[np.int64] | None = None,
-        change_colours: Callable[[Picture, Picture, Floats | None], None] = bgr_to_rgb_with_hsv,
+        brush: Brush = OPENCV,
     ) -> None:
-        self._change_colours = change_colours
+        self._brush = brush
         self._settings = settings
         self._index = index
         self._reader = reader
@@ -259,19 +260,18 @@ class SampleMaker:
         return view, Sample(number, labels.astype(np.float32), is_mosaic)
 
     def _draw(self, view: View, out: Picture) -> None:
-        def recolour(picture: Picture, out: Picture) -> None:
-            self._change_colours(picture, out, view.factors)
-
-        if len(view.scenes) == 1:
-            paint(view.scenes[0], view.flip, self._read, out, recolour)
-        else:
-            recolour(self._blend(view), out)
+        if len(view.scenes) > 1:
+            self._brush.recolour(self._blend(view), out, view.factors)
+            return
+        paint(view.scenes[0], view.flip, self._read, out, self._brush, view.factors)
+        if view.factors is None:
+            self._brush.recolour(out, out, None)
 
     def _blend(self, view: View) -> Picture:
         if self._buffers[0].shape[:2] != view.shape_hw:
             self._buffers = [np.empty((*view.shape_hw, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
         for scene, buffer in zip(view.scenes, self._buffers, strict=True):
-            paint(scene, view.flip, self._read, buffer)
+            paint(scene, view.flip, self._read, buffer, self._brush)
         first, second = self._buffers
         mixup(first, second, view.ratio)
         return first

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from yolov9.data.augment import Picture, copy_paste_candidates, copy_paste_choice, outline_mask
+from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.geometry import (
     Floats,
     PerspectiveLimits,
@@ -21,7 +22,7 @@ from yolov9.data.geometry import (
 from yolov9.data.letterbox import loaded_hw, plan_letterbox
 from yolov9.data.mosaic import compose
 from yolov9.data.objects import Objects, clip_objects, join_objects, mirror_objects, place_objects, warp_objects
-from yolov9.data.tiles import ReadPicture, Recolour, Tile, letterbox_tile, mirror_matrix, mosaic_tiles
+from yolov9.data.tiles import ReadPicture, Tile, letterbox_tile, mirror_matrix, mosaic_tiles
 
 
 class Labelled(NamedTuple):
@@ -126,24 +127,31 @@ def scene_boxes(scene: Scene, out_hw: tuple[int, int]) -> tuple[Floats, Floats]:
     return warp_objects(scene.objects, scene.matrix, scene.scale, out_hw, use_outlines=scene.use_outlines)
 
 
-def paint(scene: Scene, flip: Floats, read: ReadPicture, out: Picture, recolour: Recolour | None = None) -> None:
+def paint(
+    scene: Scene,
+    flip: Floats,
+    read: ReadPicture,
+    out: Picture,
+    brush: Brush = OPENCV,
+    factors: Floats | None = None,
+) -> None:
     """Draws a scene.
 
     Args:
         scene: what to draw.
         flip: (3, 3) matrix that is applied last.
-        read, recolour: see `compose`.
+        read, brush, factors: see `compose`.
         out: (H, W, 3), overwritten.
     """
     matrix = flip @ scene.matrix
-    compose(scene.tiles, matrix, read, out, recolour)
+    compose(scene.tiles, matrix, read, out, brush, factors)
     if not scene.copied:
         return
     mirrored = matrix @ mirror_matrix(scene.canvas_hw[1])
     mask = pasted_mask(scene, matrix, (out.shape[0], out.shape[1]))
     if mask.any():
         donor = np.empty_like(out)
-        compose(scene.tiles, mirrored, read, donor, recolour)
+        compose(scene.tiles, mirrored, read, donor, brush, factors)
         cv2.copyTo(donor, mask, out)
 
 

@@ -35,10 +35,6 @@ ReadPicture = Callable[[int, float], Drawable]
 """(number of the picture, scale that it is drawn at) -> pixels that are fine enough for that scale."""
 
 
-Recolour = Callable[[Picture, Picture], None]
-"""(BGR pixels, where they go) -> pixels in the colours and the channel order of the sample."""
-
-
 class Tile(NamedTuple):
     """One source picture on the canvas."""
 

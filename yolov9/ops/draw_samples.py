@@ -29,7 +29,7 @@ def draw_samples(pictures: Tensor, masks: Tensor, floats: Tensor, places: Tensor
 
     A pixel's centre is taken to the canvas (and mirrored there, where the mask has a bit). The tile that it lies in
     gives the value between its four nearest pixels, or grey. Two scenes are blended; then the colours change as in
-    `recolour.c`. After each of the three a value is rounded to whole levels, as OpenCV does.
+    `brush.c`. After each of the three a value is rounded to whole levels, as OpenCV does.
 
     Args:
         pictures: flat uint8; each source is a plane of red, one of green, one of blue.
@@ -114,7 +114,7 @@ def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _recolour(colours: Tensor, hue: float, saturation: float, value: float) -> Tensor:
-    """Changes (3, H, W: red, green, blue) whole levels; see `recolour.c` for each step."""
+    """Changes (3, H, W: red, green, blue) whole levels; see `brush.c` for each step."""
     red, green, blue = colours
     most = colours.amax(dim=0)
     spread = most - colours.amin(dim=0)

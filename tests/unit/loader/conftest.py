@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 
+from yolov9.data.brush import Brush
+from yolov9.data.compiled import COMPILERS, share_library
+from yolov9.data.compiled_brush import CompiledBrush, load_brush
 from yolov9.data.dataset_config import load_dataset_config
 from yolov9.data.index import DatasetIndex
 from yolov9.data.loader import LoaderSettings
@@ -115,3 +119,12 @@ def children():
     earlier = set()
     earlier.update(find())
     return find
+
+
+@pytest.fixture(scope="session")
+def compiled_brush() -> Brush:
+    if not any(shutil.which(name) for name in COMPILERS):
+        pytest.skip("no C compiler on this machine")
+    brush = load_brush(share_library(None))
+    assert isinstance(brush, CompiledBrush)
+    return brush

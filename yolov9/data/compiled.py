@@ -1,11 +1,9 @@
-"""The change of colours in C: a third of the time that OpenCV's three steps take. Compiled where the program runs.
+"""The loader's functions in C: compiled where the program runs, kept for later runs, given to workers as memory.
 
-Without a C compiler, or when anything about it fails, OpenCV does the work, and the log says so. The two differ by one
-level in some two of a hundred values.
+Without a C compiler, or when anything about it fails, OpenCV does the work, and the log says so.
 """
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import os
@@ -14,19 +12,14 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from yolov9.config.environment import child_environment
-from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv
-from yolov9.data.geometry import Floats
 from yolov9.data.shared import create_memory
 from yolov9.logs import LOG
 
-ChangeColours = Callable[[Picture, Picture, Floats | None], None]
-"""As `bgr_to_rgb_with_hsv`."""
 COMPILERS = ("cc", "gcc", "clang")
-SOURCE = Path(__file__).with_name("recolour.c")
+SOURCE = Path(__file__).with_name("brush.c")
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC"),
     # Without these a comparison that might trap keeps the loop from being vectorised. No value here is NaN or infinite.
@@ -40,8 +33,8 @@ ELF_MAGIC = b"\x7fELF"
 """How a library begins; a wrapper that calls no compiler may report success all the same."""
 
 
-def share_compiled_colour(cache_dir: Path | None) -> int | None:
-    """Compiles the function, or takes it from the cache, and returns memory that holds it, for `load_colour`.
+def share_library(cache_dir: Path | None) -> int | None:
+    """Compiles the library, or takes it from the cache, and returns memory that holds it; None when it cannot be had.
 
     Args:
         cache_dir: where the result is kept for later runs; None for nowhere.
@@ -49,50 +42,20 @@ def share_compiled_colour(cache_dir: Path | None) -> int | None:
     library = _library(cache_dir)
     if library is None:
         return None
-    fd = create_memory("yolov9-colour", len(library))
+    fd = create_memory("yolov9-brush", len(library))
     os.pwrite(fd, library, 0)
     return fd
-
-
-def load_colour(fd: int | None) -> ChangeColours:
-    """Returns the compiled function, or the one that uses OpenCV when there is none."""
-    if fd is None:
-        return bgr_to_rgb_with_hsv
-    try:
-        function = ctypes.CDLL(f"/proc/self/fd/{fd}").recolour
-    except (OSError, AttributeError) as error:  # memory that may not be executed, or a library without the function
-        LOG.info("colours are changed by OpenCV: %s", error)
-        return bgr_to_rgb_with_hsv
-    function.argtypes = [
-        *(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_ssize_t),
-        *(ctypes.c_int, ctypes.c_int, ctypes.c_float, ctypes.c_float, ctypes.c_float),
-    ]
-    function.restype = None
-
-    def change(picture: Picture, out: Picture, factors: Floats | None) -> None:
-        if factors is None:
-            bgr_to_rgb_with_hsv(picture, out, None)
-            return
-        height, width, channels = picture.shape
-        assert out.shape == picture.shape, "the result has the size of the picture"
-        assert channels == 3
-        assert picture.strides[1:] == out.strides[1:] == (channels, 1), "rows are packed"
-        function(
-            picture.ctypes.data, picture.strides[0], out.ctypes.data, out.strides[0], height, width, *factors.tolist()
-        )
-
-    return change
 
 
 @functools.cache
 def _library(cache_dir: Path | None) -> bytes | None:
     compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None:
-        LOG.info("colours are changed by OpenCV, which makes loading about a tenth slower: there is no C compiler")
+        LOG.info("samples are drawn by OpenCV, which takes about twice as long: there is no C compiler")
         return None
     cache_dir = _writable(cache_dir)
     try:
-        kept = None if cache_dir is None else cache_dir / f"recolour-{_key(compiler)}.so"
+        kept = None if cache_dir is None else cache_dir / f"brush-{_key(compiler)}.so"
         if kept is not None and (library := _kept_library(kept)) is not None:
             return library
         with tempfile.TemporaryDirectory(dir=cache_dir) as folder:
@@ -108,7 +71,7 @@ def _library(cache_dir: Path | None) -> bytes | None:
                     made.replace(kept)
         return library
     except (OSError, subprocess.SubprocessError) as error:
-        LOG.info("colours are changed by OpenCV, compiling failed: %s", error)
+        LOG.info("samples are drawn by OpenCV, compiling failed: %s", error)
         return None
 
 

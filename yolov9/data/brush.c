@@ -1,0 +1,233 @@
+/* Draws 8-bit pictures: bilinear resampling along the axes, and the change of hue, saturation and value, in one pass.
+ *
+ * `brush.py` has the same with OpenCV, which is the specification. A pixel is three bytes in pictures and four inside
+ * (the last one means nothing), so that compilers turn all loops over pixels into vector instructions. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint8_t bytes __attribute__((vector_size(16)));
+typedef uint16_t words __attribute__((vector_size(16)));
+typedef uint64_t halves __attribute__((vector_size(16)));
+
+#ifdef __clang__
+#define PICK(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define PICK(v, ...) __builtin_shuffle(v, (bytes){__VA_ARGS__})
+#endif
+
+enum {
+    BLOCK = 256, /* pixels that stay in the first-level cache */
+    LANES = 16,  /* pixels that a processor calculates at a time, at most */
+    ONE = 256    /* shares of neighbouring pixels add up to it */
+};
+
+static inline float least(float a, float b) { return a < b ? a : b; }
+static inline float most(float a, float b) { return a > b ? a : b; }
+static inline float whole(float a) { return (float)(int)a; }
+static inline float size(float a) { return a < 0.0f ? -a : a; }
+
+/* distance: how much of the chroma a channel lacks, before it is limited to 0 to 1. OpenCV cuts off, too. */
+static inline uint32_t channel(float distance, float value, float chroma)
+{
+    return (uint32_t)(int)(value - chroma * most(0.0f, least(1.0f, distance)));
+}
+
+static inline uint32_t recoloured(uint32_t bgr, float hue, float saturation, float value)
+{
+    float b = (float)(int)(bgr & 255), g = (float)(int)(bgr >> 8 & 255), r = (float)(int)(bgr >> 16 & 255);
+    float v = most(most(b, g), r), range = v - least(least(b, g), r);
+    float h = v == r ? g - b : v == g ? b - r + 2.0f * range : r - g + 4.0f * range;
+    float divisor_h = most(range, 1.0f), divisor_s = most(v, 1.0f);
+    float both = 1.0f / (divisor_h * divisor_s); /* divisions are what takes the time here */
+    h = whole(h * (30.0f * both * divisor_s) + 30.5f) - 30.0f; /* OpenCV's 0 to 179; the least is -30 */
+    h = h < 0.0f ? h + 180.0f : h;
+    h = whole(h * hue) * (1.0f / 30.0f);
+    h = h >= 6.0f ? h - 6.0f : h;
+    float s = whole(range * (255.0f * both * divisor_h) + 0.5f);
+    s = whole(least(s * saturation, 255.0f));
+    v = whole(least(v * value, 255.0f));
+    float chroma = v * s * (1.0f / 255.0f);
+    v += 1e-4f;
+    return channel(2.0f - size(h - 3.0f), v, chroma) | channel(size(h - 2.0f) - 1.0f, v, chroma) << 8 |
+           channel(size(h - 4.0f) - 1.0f, v, chroma) << 16;
+}
+
+/* Blue, green, red, from the lowest byte on, to red, green, blue. Up to LANES - 1 pixels more than `count` are changed:
+ * the rest of a line would take as long one by one as a hundred pixels take together. */
+static void recolour_line(uint32_t *pixels, int count, const float *factors)
+{
+    const float hue = factors[0], saturation = factors[1], value = factors[2];
+    for (int i = 0; i < count; i += LANES)
+        for (int k = i; k < i + LANES; k++)
+            pixels[k] = recoloured(pixels[k], hue, saturation, value);
+}
+
+/* Four pixels at a time, as long as 16 bytes can be touched without leaving the row. */
+static void unpack(const uint8_t *packed, uint32_t *pixels, int count)
+{
+    int i = 0;
+    for (; i + 6 <= count; i += 4) {
+        bytes v;
+        memcpy(&v, packed + 3 * i, sizeof v);
+        v = PICK(v, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11);
+        memcpy(pixels + i, &v, sizeof v);
+    }
+    for (; i < count; i++)
+        pixels[i] = packed[3 * i] | packed[3 * i + 1] << 8 | packed[3 * i + 2] << 16;
+}
+
+static void pack(const uint32_t *pixels, uint8_t *packed, int count)
+{
+    int i = 0;
+    for (; i + 6 <= count; i += 4) {
+        bytes v;
+        memcpy(&v, pixels + i, sizeof v);
+        v = PICK(v, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 15, 15, 15, 15);
+        memcpy(packed + 3 * i, &v, sizeof v);
+    }
+    for (; i < count; i++)
+        for (int c = 0; c < 3; c++)
+            packed[3 * i + c] = (uint8_t)(pixels[i] >> 8 * c);
+}
+
+/* pitch: bytes from one row to the next. The two pictures are the same one or do not overlap. */
+void recolour(const uint8_t *bgr, ptrdiff_t bgr_pitch, uint8_t *rgb, ptrdiff_t rgb_pitch, int height, int width,
+              const float *factors)
+{
+    uint32_t line[BLOCK] = {0};
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x += BLOCK) {
+            int count = width - x < BLOCK ? width - x : BLOCK;
+            unpack(bgr + y * bgr_pitch + 3 * x, line, count);
+            recolour_line(line, count, factors);
+            pack(line, rgb + y * rgb_pitch + 3 * x, count);
+        }
+}
+
+/* The pixel at or before a position and the share of the one after it; the edges of a picture go on for ever. */
+static int neighbour(double position, int size, int *share)
+{
+    int last = size - 1, at = (int)position;
+    if (position <= 0.0 || last == 0) {
+        *share = 0;
+        return 0;
+    }
+    if (at >= last) {
+        *share = ONE;
+        return last - 1;
+    }
+    *share = (int)((position - at) * ONE + 0.5);
+    return at;
+}
+
+static void blend_rows(const uint8_t *upper, const uint8_t *lower, int count, int share, uint16_t *row)
+{
+    const uint16_t of_lower = (uint16_t)share, of_upper = (uint16_t)(ONE - share);
+    for (int i = 0; i < count; i++)
+        row[i] = (uint16_t)((uint16_t)(upper[i] * of_upper) + (uint16_t)(lower[i] * of_lower) + ONE / 2) / ONE;
+}
+
+static inline words load(const uint16_t *both)
+{
+    words v;
+    memcpy(&v, both, sizeof v);
+    return v;
+}
+
+static inline words load_two(const uint16_t *first, const uint16_t *second)
+{
+    uint64_t a, b;
+    memcpy(&a, first, sizeof a);
+    memcpy(&b, second, sizeof b);
+    return (words)(halves){a, b};
+}
+
+/* Two pixels at a time. at: where the left neighbour lies in the row. left, right: shares, four times each. */
+static void blend_columns(const uint16_t *row, int channels, const int *at, const uint16_t *left, const uint16_t *right,
+                          int count, uint32_t *line)
+{
+    for (int i = 0; i < count; i += 2) {
+        const uint16_t *a = row + at[i], *b = row + at[i + 1];
+        words sum = load_two(a, b) * load(left + 4 * i) +
+                    load_two(a + channels, b + channels) * load(right + 4 * i) + ONE / 2;
+        bytes rounded = PICK((bytes)sum, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15); /* the upper bytes */
+        memcpy(line + i, &rounded, 8);
+    }
+}
+
+/* Averages of two by two pixels; where the source ends between them, its edge is repeated. Returns as `resample`. */
+int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
+          uint8_t *out, ptrdiff_t out_pitch, int height, int width)
+{
+    uint16_t *sums = calloc((size_t)width + LANES, 2 * 3 * sizeof *sums);
+    uint32_t *line = calloc((size_t)width + LANES, sizeof *line);
+    const int failed = !sums || !line;
+    for (int y = 0; !failed && y < height; y++) {
+        const uint8_t *upper = source + 2 * y * source_pitch;
+        const uint8_t *lower = 2 * y + 1 < source_height ? upper + source_pitch : upper;
+        for (int i = 0; i < 3 * source_width; i++)
+            sums[i] = (uint16_t)(upper[i] + lower[i]);
+        if (source_width < 2 * width)
+            memcpy(sums + 3 * source_width, sums + 3 * (source_width - 1), 3 * sizeof *sums);
+        for (int x = 0; x < width; x += 2) {
+            const uint16_t *a = sums + 6 * x, *b = a + 6;
+            words mean = (load_two(a, b) + load_two(a + 3, b + 3) + 2) / 4;
+            bytes narrow = PICK((bytes)mean, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14); /* the lower bytes */
+            memcpy(line + x, &narrow, 8);
+        }
+        pack(line, out + y * out_pitch, width);
+    }
+    free(sums), free(line);
+    return failed ? -1 : 0;
+}
+
+/* Writes every pixel of `out` from the source at start + number x step, in pixels from centre to centre.
+ *
+ * factors: change of colours, and blue, green, red become red, green, blue; NULL for none.
+ * colours_first: change those of the source, which has fewer pixels.
+ * Returns 0, or -1 when there is no memory. */
+int resample(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
+             uint8_t *out, ptrdiff_t out_pitch, int height, int width,
+             double start_x, double step_x, double start_y, double step_y, const float *factors, int colours_first)
+{
+    const int before = factors != NULL && colours_first, channels = before ? 4 : 3;
+    const size_t columns = (size_t)width + LANES, source_columns = (size_t)source_width + LANES;
+    uint16_t *left = calloc(columns, 4 * sizeof *left), *right = calloc(columns, 4 * sizeof *right);
+    uint16_t *row = calloc(source_columns, 4 * sizeof *row);
+    uint32_t *line = calloc(columns, sizeof *line), *recoloured = calloc(2 * source_columns, sizeof *recoloured);
+    int *at = calloc(columns, sizeof *at), recoloured_y[2] = {-1, -1}, share;
+    const int failed = !left || !right || !row || !line || !recoloured || !at;
+    for (int x = 0; !failed && x < width; x++) {
+        at[x] = channels * neighbour(start_x + x * step_x, source_width, &share);
+        for (int c = 0; c < 4; c++) {
+            left[4 * x + c] = (uint16_t)(ONE - share);
+            right[4 * x + c] = (uint16_t)share;
+        }
+    }
+    for (int y = 0; !failed && y < height; y++) {
+        const uint8_t *rows[2];
+        int upper = neighbour(start_y + y * step_y, source_height, &share);
+        for (int k = 0; k < 2; k++) {
+            int number = upper + k < source_height ? upper + k : upper;
+            rows[k] = source + number * source_pitch;
+            if (before) {
+                uint32_t *kept = recoloured + (number & 1) * source_columns;
+                if (recoloured_y[number & 1] != number) {
+                    unpack(rows[k], kept, source_width);
+                    recolour_line(kept, source_width, factors);
+                    recoloured_y[number & 1] = number;
+                }
+                rows[k] = (const uint8_t *)kept;
+            }
+        }
+        blend_rows(rows[0], rows[1], channels * source_width, share, row);
+        blend_columns(row, channels, at, left, right, width, line);
+        if (factors != NULL && !before)
+            recolour_line(line, width, factors);
+        pack(line, out + y * out_pitch, width);
+    }
+    free(left), free(right), free(row), free(line), free(recoloured), free(at);
+    return failed ? -1 : 0;
+}

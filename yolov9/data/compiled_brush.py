@@ -1,0 +1,81 @@
+"""`Brush` in C; see `brush.c`. It differs from OpenCV by one level in some two of a hundred values."""
+
+import ctypes
+
+import numpy as np
+
+from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv
+from yolov9.data.brush import OPENCV, Brush, Line
+from yolov9.data.geometry import Floats
+from yolov9.logs import LOG
+
+_POINTER, _BYTES, _INT, _DOUBLE = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_double
+_PICTURE = (_POINTER, _BYTES, _INT, _INT)
+"""First byte, bytes from row to row, height, width."""
+
+
+class CompiledBrush:
+    """Draws with the library that `compiled.share_library` made.
+
+    Args:
+        library: as loaded.
+
+    Raises:
+        AttributeError: it is another library.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._recolour = library.recolour
+        self._recolour.argtypes = [_POINTER, _BYTES, *_PICTURE, _POINTER]
+        self._recolour.restype = None
+        self._halve = library.halve
+        self._halve.argtypes = [*_PICTURE, *_PICTURE]
+        self._halve.restype = _INT
+        self._resample = library.resample
+        self._resample.argtypes = [*_PICTURE, *_PICTURE, *[_DOUBLE] * 4, _POINTER, _INT]
+        self._resample.restype = _INT
+
+    def recolour(self, picture: Picture, out: Picture, factors: Floats | None) -> None:
+        """As `Brush` says."""
+        if factors is None:
+            bgr_to_rgb_with_hsv(picture, out, None)
+            return
+        assert out.shape == picture.shape, "the result has the size of the picture"
+        changes = factors.astype(np.float32)
+        self._recolour(*_described(picture)[:2], *_described(out), changes.ctypes.data)
+
+    def resample(
+        self, source: Picture, x: Line, y: Line, out: Picture, factors: Floats | None, *, colours_first: bool
+    ) -> None:
+        """As `Brush` says; shares of neighbouring pixels are rounded to 1/256."""
+        changes = None if factors is None else factors.astype(np.float32)
+        pointer = None if changes is None else changes.ctypes.data
+        if self._resample(*_described(source), *_described(out), *x, *y, pointer, colours_first):
+            raise MemoryError(f"no memory to draw {out.shape[1]} x {out.shape[0]} pixels")
+
+    def halve(self, picture: Picture) -> Picture:
+        """As `Brush` says."""
+        out = np.empty(((picture.shape[0] + 1) // 2, (picture.shape[1] + 1) // 2, 3), np.uint8)
+        if self._halve(*_described(picture), *_described(out)):
+            raise MemoryError(f"no memory to halve {picture.shape[1]} x {picture.shape[0]} pixels")
+        return out
+
+
+def load_brush(fd: int | None) -> Brush:
+    """Returns the compiled brush from the memory that holds its library, or OpenCV's when there is none."""
+    if fd is None:
+        return OPENCV
+    try:
+        return CompiledBrush(ctypes.CDLL(f"/proc/self/fd/{fd}"))
+    except (OSError, AttributeError) as error:  # memory that may not be executed, or a library without the functions
+        LOG.info("samples are drawn by OpenCV: %s", error)
+        return OPENCV
+
+
+def _described(picture: Picture) -> tuple[int, int, int, int]:
+    height, width, channels = picture.shape
+    assert channels == 3
+    assert picture.strides[1:] == (channels, 1), "pixels of a row are packed"
+    assert height
+    assert width
+    return picture.ctypes.data, picture.strides[0], height, width
