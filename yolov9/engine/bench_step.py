@@ -140,7 +140,7 @@ def _time_steps(step: TrainStep, images: torch.Tensor, targets: torch.Tensor, de
 
 
 def _profile(once: Callable[[], None]) -> tuple[float, list[tuple[str, float, int]]]:
-    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
         for _ in range(PROFILED_STEPS):
             once()
     spans = sorted(

@@ -6,6 +6,7 @@ from yolov9.model.norm_act import norm_silu, two_norms_silu
 from yolov9.ops.convolution import convolve
 from yolov9.ops.join import Join
 from yolov9.ops.lanes import Lane
+from yolov9.ops.recompute import is_remembered
 
 NORM_EPS = 1e-3
 """Added to the variance; value of the reference models (parity/structure, `batchnorm`)."""
@@ -68,7 +69,8 @@ class RepConvUnit(nn.Module):
         if wide is None or narrow is None or wide.bn is None or narrow.bn is None:
             assert self.conv is not None
             return norm_silu(convolve(x, self.conv), None)
-        lane = Lane("narrow branch", wanted=x.numel() <= BESIDE_ELEMENTS)
+        # An input that is made again would be made twice: streams do not share it.
+        lane = Lane("narrow branch", wanted=x.numel() <= BESIDE_ELEMENTS and not is_remembered(x))
         with lane.run([x]):
             second = convolve(x, narrow.conv)
         first = convolve(x, wide.conv)

@@ -110,6 +110,11 @@ def remember_from(activation: Tensor, sources: Sequence[Tensor], rebuild: Callab
         remember(activation, lambda: rebuild(*(recipe.get() for recipe in recipes)))
 
 
+def is_remembered(tensor: Tensor) -> bool:
+    """Tells whether the backward pass will make a tensor again instead of keeping it."""
+    return _packed(tensor) is not None
+
+
 def recipe_of(tensor: Tensor) -> Callable[[], Tensor]:
     """Returns how to get at a tensor in backward: by its recipe, so that it need not be kept, or else as it is."""
     packed = _packed(tensor)
