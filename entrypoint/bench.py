@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrypoint.host import HostFacts
-from entrypoint.job import plan_job, prepare_request, run_trainer, write_plan
 from entrypoint.options import build_parser, convert, option_fields, parse_known
 from entrypoint.plan import Plan, make_plan
 from entrypoint.plan.folders import project_of
+from entrypoint.prepare import plan_job, prepare_request, write_plan
 from entrypoint.request import JobRequest
 from entrypoint.rundir import make_run_dir
+from entrypoint.trainer_process import run_trainer
 from yolov9.config.settings import TrainSettings, option
 from yolov9.errors import UserError
 from yolov9.logs import LOG, setup_logging

@@ -2,38 +2,27 @@
 
 import json
 import logging
-import os
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yolov9
-from entrypoint.contradictions import check_request
-from entrypoint.host import HostFacts, read_facts
-from entrypoint.inputs import resolve_inputs
-from entrypoint.plan import Plan, make_plan, planned_settings
-from entrypoint.plan.folders import folders_to_read, project_of
-from entrypoint.plan.processes import check_processes
-from entrypoint.request import JobRequest, Source, make_request
-from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
-from entrypoint.rundir import check_writable, make_run_dir, not_writable
+from entrypoint.plan import Plan
+from entrypoint.plan.folders import project_of
+from entrypoint.prepare import plan_job, prepare_request, read_watch, write_plan
+from entrypoint.request import JobRequest, Source
+from entrypoint.resume import epochs_left, interrupted_run
+from entrypoint.rundir import check_writable, make_run_dir
 from entrypoint.stop_signals import stop_is_interrupt
-from entrypoint.supervise import Ending, explain, say_resumable, supervise
+from entrypoint.supervise import Ending, say_resumable
 from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
-from entrypoint.units import size_text
-from yolov9.config.environment import read_environment
+from entrypoint.trainer_process import run_trainer
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.plan_record import MEMORY_EVENTS, PLAN_FILE
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
-from yolov9.read_watch import READ_TIMEOUT_S, ReadWatch, reading
-
-CODE_DIR = Path(__file__).parents[1]
-"""Folder that holds the packages; on the path of children, whatever the working folder holds."""
 
 
 def run_job(command: str, argv: Sequence[str]) -> int:
@@ -96,87 +85,6 @@ def _in_float32(request: JobRequest, run_dir: Path, plan: Plan) -> JobRequest:
     return replace(request, settings=settings, given={**request.given, "amp": source})
 
 
-def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) -> tuple[JobRequest, Path | None]:
-    """Returns the merged request with its inputs found, and the folder of the run that goes on, if any."""
-    request = make_request(command, argv, report=report)
-    check_request(request)
-    with _read_watch(request), reading(project_of(request)):
-        wanted = getattr(request.settings, "resume", "")
-        if not wanted and getattr(request.settings, "continue_run", False):
-            wanted = interrupted_run(Path(project_of(request)) / request.settings.name)
-            request = replace(request, settings=replace(request.settings, exist_ok=True))
-        if not wanted:
-            return resolve_inputs(request), None
-        run_dir, checkpoint = find_run(wanted, Path(project_of(request)))
-        request = make_request(command, argv, report=report, resumed=resumed_options(run_dir))
-        if isinstance(request.settings, TrainSettings):
-            request = replace(request, settings=replace(request.settings, resume=str(checkpoint)))
-        return resolve_inputs(request), run_dir
-
-
-def plan_job(request: JobRequest, *, clean: bool = False) -> tuple[HostFacts, Plan]:
-    """Reads the machine and makes the plan.
-
-    Args:
-        request: what is asked for.
-        clean: remove what killed jobs left behind, so that its space counts as free.
-    """
-    with _read_watch(request):
-        folders = folders_to_read(request, os.getuid())
-        data = getattr(request.settings, "data", "")
-        if data:
-            folders.append(Path(data).parent)
-        facts = read_facts(request.report.root, folders)
-        check_processes(facts)  # Before threads are started to look at the data set.
-        if data and getattr(request.settings, "stage", "off") != "off":
-            from entrypoint.staging.survey import (
-                survey_staging,
-            )  # Takes a quarter of a second, and is not always needed.
-
-            request = replace(request, staging=survey_staging(request, facts, clean=clean))
-        return facts, make_plan(facts, request)
-
-
-def plan_data(request: JobRequest, facts: HostFacts, plan: Plan, run_dir: Path | None) -> dict[str, Any]:
-    """Returns everything about a job as plain values."""
-    return {
-        **plan.as_dict(),
-        "settings": planned_settings(plan, request),
-        "run_dir": None if run_dir is None else str(run_dir),
-        "request": request.as_dict(),
-        "facts": asdict(facts),
-        "version": yolov9.__version__,
-    }
-
-
-def run_trainer(plan_file: Path, facts: HostFacts, plan: Plan) -> Ending:
-    """Runs the trainer under supervision; how it ended is explained in the log unless it said so itself."""
-    # PYTHONSAFEPATH: folders such as `data` in the working folder hide no module of ours.
-    variables = {**plan.environment, "PYTHONPATH": _python_path(), "PYTHONSAFEPATH": "1"}
-    ending = supervise(trainer_command(plan_file, plan), variables, plan.environment_defaults)
-    explain(ending, suspects=_suspects(facts))
-    return ending
-
-
-def write_plan(run_dir: Path, request: JobRequest, facts: HostFacts, plan: Plan, **more: Any) -> Path:
-    """Writes plan.json of a run, with `more` beside or in place of what a plan has, and returns its path."""
-    file = run_dir / PLAN_FILE
-    data = {**plan_data(request, facts, plan, run_dir), **more}
-    text = json.dumps(data, indent=1, default=str)
-    try:
-        write_text_atomically(file, text + "\n")
-    except OSError as error:
-        raise not_writable(run_dir, error) from None
-    return file
-
-
-def trainer_command(plan_file: Path, plan: Plan) -> list[str]:
-    """Returns the trainer's command line: one process, or one per rank."""
-    trainer = [sys.executable, "-m", "yolov9", str(plan_file)]
-    ranks = plan.value("ranks")
-    return trainer if ranks in (None, 1) else [sys.executable, "-m", "entrypoint.ranks", str(ranks), *trainer]
-
-
 def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str]:
     """Copies the data set if the plan says so; gives the data.yaml of the copy, or ""."""
     target = plan.value("stage")
@@ -184,11 +92,7 @@ def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str
         return nullcontext("")
     from entrypoint.staging.hold import data_copy  # Takes a quarter of a second, and is not always needed.
 
-    return data_copy(getattr(request.settings, "data", ""), target, request.environment, _read_watch(request))
-
-
-def _read_watch(request: JobRequest) -> ReadWatch:
-    return ReadWatch(getattr(request.settings, "worker_timeout_s", READ_TIMEOUT_S))
+    return data_copy(getattr(request.settings, "data", ""), target, request.environment, read_watch(request))
 
 
 def _say_unfinished(request: JobRequest) -> None:
@@ -199,11 +103,6 @@ def _say_unfinished(request: JobRequest) -> None:
         LOG.warning(
             "%s has trained %d of %d epochs; to go on with it instead: train --resume %s", former, *left, former
         )
-
-
-def _python_path() -> str:
-    former = read_environment().python_path
-    return f"{CODE_DIR}:{former}" if former else str(CODE_DIR)
 
 
 def _noted(former: str) -> dict[str, Any]:
@@ -228,10 +127,3 @@ def _remove_if_empty(run_dir: Path) -> None:
         run_dir.rmdir()
     except OSError:
         LOG.debug("%s is kept, it is not empty", run_dir)
-
-
-def _suspects(facts: HostFacts) -> list[str]:
-    shm = facts.shm
-    lines = [f"/dev/shm: {size_text(shm.free_bytes)} free of {size_text(shm.size_bytes)} at the start"]
-    lines.extend(f"{folder.path}: {folder.kind or 'unknown file system'} ({folder.medium})" for folder in facts.folders)
-    return lines

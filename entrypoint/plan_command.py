@@ -3,8 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from entrypoint.job import plan_data, plan_job, prepare_request
 from entrypoint.plan.folders import project_of
+from entrypoint.prepare import plan_data, plan_job, prepare_request
 from entrypoint.request import SETTINGS
 from entrypoint.rundir import next_run_dir
 from entrypoint.table import plan_table

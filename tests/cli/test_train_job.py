@@ -86,8 +86,8 @@ def test_p17_a_stopped_run_is_resumable_and_ends(run: Run, tmp_path: Path, long_
 def test_p17_a_stop_while_the_machine_is_read_ends_it_as_any_stop_does(run: Run, tmp_path: Path) -> None:
     script = """
 import signal, sys
-from entrypoint import cli, job
-job.read_facts = lambda *words: signal.raise_signal(signal.SIGTERM)
+from entrypoint import cli, prepare
+prepare.read_facts = lambda *words: signal.raise_signal(signal.SIGTERM)
 sys.exit(cli.main(["train", "--device", "cpu"]))
 """
     done = run(program=("-c", script))
