@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 import uuid
@@ -136,9 +137,9 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
         "IMAGE": image,
         "DATA": str(data_dir),
         "RUNS": str(runs_dir),
-        "MODEL": "yolov9-t",
         "IMG_SIZE": "64",
     }
+    changeable = {"MODEL": "yolov9-t", "EPOCHS": "1"}
     project = f"yolov9-test-{uuid.uuid4().hex[:12]}"
 
     def run_compose(*words: str) -> str:
@@ -150,7 +151,7 @@ def compose(image: str, data_dir: Path, runs_dir: Path) -> Iterator[Callable[...
             timeout=TIME_LIMIT_S,
             check=False,
             cwd=ROOT,
-            env={**os.environ, **variables, "EPOCHS": os.environ.get("EPOCHS", "1")},
+            env={**changeable, **os.environ, **variables},
         )
         if result.returncode:
             pytest.fail(f"{' '.join(command)}: exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
@@ -245,10 +246,13 @@ def tree_hash() -> Callable[[Path], str]:
     return hash_of
 
 
-def write_tiny_dataset(folder: Path, pictures: int = 8) -> None:
-    """A data set that trains in seconds: grey noise with one bright square each, two classes by brightness."""
+def write_tiny_dataset(folder: Path, *, train: int = 8, val: int = 8) -> None:
+    """A data set that trains in seconds: grey noise with one bright square each, two classes by brightness.
+
+    Beside it lies tiny.yaml, a model of five layers.
+    """
     rng = np.random.default_rng(0)
-    for split in ("train", "val"):
+    for split, pictures in (("train", train), ("val", val)):
         (folder / "images" / split).mkdir(parents=True)
         (folder / "labels" / split).mkdir(parents=True)
         for number in range(pictures):
@@ -258,6 +262,7 @@ def write_tiny_dataset(folder: Path, pictures: int = 8) -> None:
             Image.fromarray(pixels).save(folder / f"images/{split}/{number}.png")
             row = f"{number % 2} {(left + 16) / 128:.6f} {(top + 16) / 96:.6f} {32 / 128:.6f} {32 / 96:.6f}\n"
             (folder / f"labels/{split}/{number}.txt").write_text(row)
+    shutil.copy(ROOT / "tests/unit/engine/tiny-graph.yaml", folder / "tiny.yaml")
     (folder / "data.yaml").write_text("train: images/train\nval: images/val\nnames: [dim, bright]\n")
 
 
@@ -276,6 +281,15 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     folder.chmod(0o755)
     write_tiny_dataset(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def larger_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with a whole batch of 32 pictures to train on."""
+    folder = tmp_path_factory.mktemp("larger")
+    folder.chmod(0o755)
+    write_tiny_dataset(folder, train=32, val=4)
     return folder
 
 

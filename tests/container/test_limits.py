@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,40 @@ def test_p01_p04_a_job_fits_itself_to_its_limits_and_trains_to_the_end(
         assert re.search(pattern, decisions[key]["source"]), decisions[key]
     assert plan["facts"]["shm"]["size_bytes"] == limits.shm_bytes
     assert len((runs / "train/exp/results.csv").read_text().splitlines()) == 3
+
+
+def most_children(processes: str, command: str) -> int:
+    """Of all processes with a command: how many children of the same command one of them has at most."""
+    rows = [line.split(maxsplit=2) for line in processes.splitlines()[1:]]
+    parents = {pid: parent for pid, parent, words in rows if command in words}
+    return max(Counter(parent for parent in parents.values() if parent in parents).values(), default=0)
+
+
+@pytest.mark.parametrize(("workers", "imgsz", "batch"), [(4, 640, 16), (8, 1280, 32)])
+def test_p01_p02_any_number_of_loader_processes_takes_nothing_of_64_mb(
+    run: Run,
+    start: Start,
+    docker: Callable,
+    larger_data: Path,
+    runs_dir: Path,
+    workers: int,
+    imgsz: int,
+    batch: int,
+) -> None:
+    options = ["--volume", f"{larger_data}:/data:ro", "--volume", f"{runs_dir}:/runs", "--shm-size", "64m"]
+    options += ["--env", "OMP_NUM_THREADS=1"]  # as the plan of a job with so many loader processes has it
+    words = (*TINY, "--cfg", "/data/tiny.yaml", "--img", imgsz, "--batch", batch)
+    plan = json.loads(run("plan", "--json", *words, options=options))
+    # A small machine gets fewer than the test is about.
+    plan["settings"] |= {"workers": workers, "fixed_workers": True}
+    (runs_dir / "plan.json").write_text(json.dumps({**plan, "run_dir": "/runs/job"}))
+    container = start("python", "-m", "yolov9", "/runs/plan.json", options=options)
+    container.wait_for("epoch 1/2")
+    assert most_children(docker("top", container.name, "-eo", "pid,ppid,args").stdout, "yolov9.data.server") == workers
+    used = docker("exec", container.name, "df", "--output=used", "--block-size=1", "/dev/shm").stdout.split()[-1]
+    assert int(used) < MIB
+    assert container.wait() == 0, container.log()
+    assert len((runs_dir / "job/results.csv").read_text().splitlines()) == 3
 
 
 def test_p07_memory_in_which_no_training_fits_is_refused_before_it_starts(run: Run, tiny_data: Path) -> None:

@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ GRACE_S = 30
 """What Kubernetes gives; three times that of `docker stop`."""
 MOST_WAIT_S = 20.0
 """The stop comes at a random moment within so many seconds after the first line of the log; some jobs are done then."""
+GRAPH = "/data/tiny.yaml"
 FIRST_LINE = "decision +value"
 EPOCHS = 30
 JOBS = ("job-a", "job-b")
@@ -76,13 +76,6 @@ def test_with_docker_init_there_is_no_complaint(run: Callable[..., str]) -> None
     assert run("bash", "-c", "echo fine", options=["--init"]) == "fine\n"
 
 
-@pytest.fixture
-def tiny_graph(root: Path, data_dir: Path) -> str:
-    """A model of five layers, as a container sees it: its training is over in seconds."""
-    shutil.copy(root / "tests/unit/engine/tiny-graph.yaml", data_dir / "tiny.yaml")
-    return "/data/tiny.yaml"
-
-
 def epochs(run_dir: Path) -> list[int]:
     rows = (run_dir / "results.csv").read_text().splitlines()[1:]
     return [int(row.split(",")[0]) for row in rows]
@@ -94,11 +87,10 @@ def test_p17_a_stop_at_any_moment_ends_in_time_and_the_same_command_goes_on(
     stop: Callable[..., float],
     options: list[str],
     runs_dir: Path,
-    tiny_graph: str,
     seed: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    job = ("train", "--cfg", tiny_graph, "--img", "64", "--epochs", EPOCHS, "--batch", "4", "--workers", "1")
+    job = ("train", "--cfg", GRAPH, "--img", "64", "--epochs", EPOCHS, "--batch", "4", "--workers", "1")
     job += ("--data", "/data/data.yaml", "--name", "job", "--continue", "--noplots")
     container = start(*job, options=options)
     container.wait_for(FIRST_LINE)
@@ -116,12 +108,11 @@ def test_p17_p38_two_jobs_stopped_at_any_moment_end_in_time_and_up_finishes_both
     compose_cpu: Callable[..., str],
     service: Callable[[str], Any],
     runs_dir: Path,
-    tiny_graph: str,
     seed: int,
     record_property: Callable[[str, object], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("MODEL", tiny_graph)
+    monkeypatch.setenv("MODEL", GRAPH)
     monkeypatch.setenv("EPOCHS", str(EPOCHS))
     # Both at once, so that the stop meets both in each of their phases.
     compose_cpu("up", "--no-build", "--detach", "--no-deps", *JOBS)
