@@ -1,5 +1,8 @@
 """Samples drawn on the device are those of the loader's workers: same objects, nearly the same pixels."""
 
+import contextlib
+import os
+import signal
 from dataclasses import replace
 
 import pytest
@@ -7,7 +10,7 @@ import torch
 
 from yolov9.config.recipe import Recipe
 from yolov9.data.drawing import NO_MASK
-from yolov9.data.loader import open_loader
+from yolov9.data.loader import Loader, open_loader
 
 RECIPES = {
     "scratch-high": Recipe(),
@@ -62,3 +65,20 @@ def test_a_store_too_small_for_a_batch_changes_no_pixel(settings, painted):
     chosen = settings(recipe=RECIPES["blended"])
     ample, tight = painted(chosen), painted(chosen, store_bytes=9 * 256 * 256 * 3)
     assert all(torch.equal(a[0], b[0]) for a, b in zip(ample, tight, strict=True))
+
+
+def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, painted, monkeypatch):
+    """Every batch costs a worker its life."""
+    expected = painted(settings())
+    epoch = Loader.epoch
+
+    def deadly(loader, *place):
+        for batch in epoch(loader, *place):
+            for pid in loader.worker_pids[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            yield batch
+
+    monkeypatch.setattr(Loader, "epoch", deadly)
+    for ours, theirs in zip(painted(settings(workers=2, slots=2)), expected, strict=True):
+        assert torch.equal(ours[0], theirs[0])
