@@ -10,13 +10,14 @@ import pytest
 from yolov9.ops.norm_act import triton_is_installed
 
 NAMES = ("test_draw_samples.py", "test_fused_kernels.py", "test_fused_loss.py", "test_picture_convolution.py")
-KERNEL_TESTS = [Path(__file__).parents[2] / "gpu" / name for name in NAMES]
+FOLDER = Path(__file__).parents[2] / "gpu"
 
 
 @pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it")
-def test_fused_kernels_equal_their_twins_in_the_interpreter() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_fused_kernels_equal_their_twins_in_the_interpreter(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, KERNEL_TESTS)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / name)],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
