@@ -37,7 +37,10 @@ def test_a_sweep_leaves_a_table_a_picture_and_a_setting(run: Run, tmp_path: Path
     run_dir = tmp_path / "runs" / "bench" / "exp"
     with (run_dir / "bench.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {(row["workers"], row["batch"]) for row in rows} == {(w, b) for w in "12" for b in "24"}
+    measured = {(row["workers"], row["batch"]) for row in rows}
+    assert measured <= {(workers, batch) for workers in "12" for batch in "24"}
+    # A machine that is busy with other things may not come to all of them in the time; then it says so.
+    assert (len(measured) < 4) == ("left out for lack of time" in done.stderr)
     assert all(float(row["samples_s"]) > 0 for row in rows)
     assert sum(float(row["seconds"]) for row in rows) < 8
     assert (run_dir / "bench.png").stat().st_size > 1000
