@@ -23,7 +23,7 @@ from yolov9.engine.label_rows import label_text
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.read_split import read_split
 from yolov9.engine.result_folder import make_folder, not_writable
-from yolov9.engine.validate import ValidationResult, validate
+from yolov9.engine.validate import Thresholds, ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
 from yolov9.logs import LOG, show_result
 from yolov9.model import DetectionModel, fuse, load_weights
@@ -86,10 +86,12 @@ def validate_split(settings: ValSettings, run_dir: Path) -> ValReport:
             model,
             loader,
             precision=_precision(settings, device),
-            conf=settings.conf_thres,
-            iou=settings.iou_thres,
-            max_det=settings.max_det,
-            single_cls=settings.single_cls,
+            thresholds=Thresholds(
+                conf=settings.conf_thres,
+                iou=settings.iou_thres,
+                max_det=settings.max_det,
+                single_cls=settings.single_cls,
+            ),
             keep_detections=keep,
             watch=BatchPictures(run_dir, names) if draw else None,
         )

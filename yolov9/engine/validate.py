@@ -19,13 +19,6 @@ from yolov9.model import DetectionModel
 from yolov9.ops.boxes import scale_boxes, xywh_to_xyxy
 from yolov9.ops.nms import nms
 
-CONF = 0.001
-"""Smallest confidence: low, so that the precision-recall curves reach their ends."""
-IOU = 0.7
-"""Overlap above which the weaker box is dropped."""
-MAX_DETECTIONS = 300
-"""Most detections of a picture."""
-
 Rows = NDArray[np.float32]
 WatchBatch = Callable[[Batch, list[Rows]], None]
 
@@ -34,9 +27,12 @@ WatchBatch = Callable[[Batch, list[Rows]], None]
 class Thresholds:
     """How predictions become detections."""
 
-    conf: float = CONF
-    iou: float = IOU
-    max_det: int = MAX_DETECTIONS
+    conf: float = 0.001
+    """Smallest confidence: low, so that the precision-recall curves reach their ends."""
+    iou: float = 0.7
+    """Overlap above which the weaker box of a class is dropped."""
+    max_det: int = 300
+    """Most detections of a picture."""
     single_cls: bool = False
     """Every detection has class 0, and boxes of different classes suppress each other."""
 
@@ -118,10 +114,7 @@ def validate(
     loader: Loader,
     *,
     precision: Precision,
-    conf: float = CONF,
-    iou: float = IOU,
-    max_det: int = MAX_DETECTIONS,
-    single_cls: bool = False,
+    thresholds: Thresholds | None = None,
     loss: DetectionLoss | None = None,
     keep_detections: bool = False,
     watch: WatchBatch | None = None,
@@ -135,10 +128,7 @@ def validate(
         model: in evaluation mode, on the device of `precision`.
         loader: a loader in mode "val".
         precision: device and number format.
-        conf: smallest confidence.
-        iou: overlap above which the weaker box of a class is dropped.
-        max_det: most detections of a picture.
-        single_cls: treat all classes as one.
+        thresholds: how predictions become detections; None: as published scores were made.
         loss: also compute the loss of the main branch.
         keep_detections: return the detections of every picture.
         watch: is shown each batch and its detections in pixels of the network's picture, to draw them.
@@ -150,7 +140,7 @@ def validate(
         ValidationStopped: `stop` said so.
         NoRoomError: not even one picture fits.
     """
-    thresholds = Thresholds(conf=conf, iou=iou, max_det=max_det, single_cls=single_cls)
+    thresholds = thresholds or Thresholds()
     keeper = ScoreKeeper(model.nc)
     losses = torch.zeros(3, device=precision.device)
     kept: list[PictureResult] = []
