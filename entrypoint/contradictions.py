@@ -188,6 +188,8 @@ def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str
         yield "--label-smoothing: no effect, the YOLOv9 loss has soft targets of its own"
     if settings.amp == "auto" and request.was_given("amp"):
         yield "--amp: this is the default"
+    if settings.cache_limit_gb is not None and settings.cache == "off":
+        yield f"--cache-limit {settings.cache_limit_gb:g}: nothing to do without --cache ram or --cache disk"
     if settings.nosave and settings.save_period > 0:
         yield f"--save-period {settings.save_period}: nothing to do with --nosave"
     if settings.noval and settings.patience and request.was_given("patience"):

@@ -84,6 +84,11 @@ class Loader:
         self._free = list(range(self._plan.ring.slots))
         self._asked: deque[tuple[int, int, Request]] = deque()
         self._coming: Iterator[tuple[int, int]] = iter(())
+        repeats = settings.mode == "val" and settings.epochs is not None
+        self._keeps = repeats and len(self._plan.batches) <= settings.slots
+        """Nothing is random in validation: when all of it fits into the ring, it is made once and stays there."""
+        self._kept: set[int] = set()
+        """Slots whose batches have been handed out before."""
         self.batches_asked = 0
         """Batches that have been asked for since the loader was opened."""
         self._workers = settings.workers
@@ -171,14 +176,15 @@ class Loader:
         self._producer.cancel(self._generation)
         self._free.extend(request.slot for _, _, request in self._asked)
         self._asked.clear()
+        self._kept.clear()
         self._coming = self._from(epoch, start_batch)
 
     def _from(self, epoch: int, start_batch: int) -> Iterator[tuple[int, int]]:
-        """All batches from this one on, over the ends of epochs."""
+        """All batches from this one on, over the ends of epochs; validation is the same each time."""
         yield from ((epoch, batch) for batch in range(start_batch, self.batches_per_epoch))
-        last = self._settings.epochs
-        for later in range(epoch + 1, epoch + 1 if last is None else last):
-            yield from ((later, batch) for batch in range(self.batches_per_epoch))
+        last, same = self._settings.epochs, self._settings.mode == "val"
+        for later in range(epoch + 1, epoch + 1 if last is None or self._keeps else last):
+            yield from ((epoch if same else later, batch) for batch in range(self.batches_per_epoch))
 
     def _ask_ahead(self) -> None:
         while self._free and (coming := next(self._coming, None)) is not None:
@@ -200,7 +206,8 @@ class Loader:
 
     def _awaited(self, epoch: int, number: int, request: Request) -> Batch:
         begun = time.perf_counter()
-        self._producer.wait(request)
+        if request.slot not in self._kept:
+            self._producer.wait(request)
         return self._batch(epoch, number, request, time.perf_counter() - begun)
 
     def _batch(self, epoch: int, number: int, request: Request, wait_s: float) -> Batch:
@@ -217,7 +224,7 @@ class Loader:
         if self._settings.draw_on_device:
             rooms = [self._ring.room(slot, row) for row in range(count)]
             drawings = Drawings(rooms, (request.height, request.width))
-        release = self._releaser(slot)
+        release = self._releaser(epoch, number, request)
         columns = (records[name].tolist() for name in ("original_hw", "ratio_hw", "pad_wh"))
         return Batch(
             epoch=epoch,
@@ -243,13 +250,19 @@ class Loader:
 
         return remake
 
-    def _releaser(self, slot: int) -> Callable[[], None]:
-        held = [slot]
+    def _releaser(self, epoch: int, number: int, request: Request) -> Callable[[], None]:
+        held = [request.slot]
 
         def release() -> None:
-            if held and not self._closed:
-                self._free.append(held.pop())
-                self._ask_ahead()
+            if not held or self._closed:
+                return
+            slot = held.pop()
+            if self._keeps and request.generation == self._generation:
+                self._kept.add(slot)
+                self._asked.append((epoch, number, request))
+                return
+            self._free.append(slot)
+            self._ask_ahead()
 
         return release
 

@@ -49,7 +49,8 @@ class LoaderSettings:
     close_mosaic_from: int | None = None
     """First epoch without mosaic and mixup."""
     epochs: int | None = None
-    """Epochs of the run; up to there, the next epoch's batches are prepared while this one ends (or is validated)."""
+    """Epochs of the run; up to there, the next epoch's batches are prepared while this one ends (or is validated), and
+    those of the next validation while the next epoch goes on. None: only what is asked for."""
     rank: int = 0
     world: int = 1
     """Number of this process, and of all trainer processes."""

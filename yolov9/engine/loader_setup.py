@@ -62,6 +62,7 @@ def val_loader_settings(context: RunContext, index: DatasetIndex, train_index: D
         rect=True,
         slots=settings.prefetch or LoaderSettings.slots,
         pad=VALIDATION_PAD,
+        epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
         cache=settings.cache,
         cache_limit_bytes=_cache_left_bytes(context, train_index),

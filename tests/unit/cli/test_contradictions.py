@@ -27,6 +27,7 @@ def lines(argv: str, command: str = "train") -> str:
         ("--img 650", "672 is used"),
         ("--resume x.pt --weights y.pt", "nothing to do with --resume"),
         ("--resume x.pt --continue", "nothing to do with --resume"),
+        ("--cache-limit 5", "nothing to do without --cache"),
         ("--nosave --save-period 3", "nothing to do with --nosave"),
         ("--noval --patience 3", "nothing to do with --noval"),
     ],

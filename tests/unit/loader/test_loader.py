@@ -1,5 +1,7 @@
 """The loader with real worker processes: the same batches whatever happens."""
 
+import os
+
 import cv2
 import numpy as np
 import pytest
@@ -149,3 +151,34 @@ def test_pictures_are_rgb(new_data_set, settings):
     with open_loader(settings(index=index, mode="val", workers=1)) as loader:
         batch = next(loader.epoch(0))
         assert batch.images[0, 48, 48].tolist() == [0, 0, 200]
+
+
+@pytest.mark.parametrize("slots", [3, 4])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_validation_that_fits_into_the_ring_is_made_once(settings, contents, workers, slots):
+    """Its pictures are not even looked at again."""
+    with open_loader(settings(mode="val", workers=workers, epochs=3, slots=slots)) as loader:
+        assert loader.batches_per_epoch == 3
+        first = contents(loader.epoch(0))
+        left = loader.epoch(0)
+        next(left).release()
+        left.close()
+        assert contents(loader.epoch(0)) == first
+        asked = loader.batches_asked
+        assert contents(loader.epoch(0)) == first
+        assert loader.batches_asked == asked
+
+
+def test_the_next_validation_is_prepared_ahead_and_is_the_same(settings, contents):
+    with open_loader(settings(mode="val", epochs=3, slots=2)) as loader:
+        first = contents(loader.epoch(0))
+        while not loader.all_prepared or loader.worker_pids:  # the processes end once all is prepared
+            os.sched_yield()
+        assert contents(loader.epoch(0)) == first
+        assert contents(loader.epoch(0)) == first
+
+
+def test_a_validation_that_is_not_repeated_prepares_nothing_more(settings, contents):
+    with open_loader(settings(mode="val")) as loader:
+        contents(loader.epoch(0))
+        assert loader.batches_asked == loader.batches_per_epoch
