@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from yolov9.config.picture_size import LARGEST_SCALE, STRIDE, rounded_size
 from yolov9.data.loader import Batch
-from yolov9.engine.sample_painter import SamplePainter, UndecodableError
+from yolov9.engine.jpeg_decoder import UndecodableError
+from yolov9.engine.sample_painter import SamplePainter
 from yolov9.loss import pack_targets
 
 GREY_LEVELS = 255.0

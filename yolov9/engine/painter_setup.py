@@ -8,8 +8,8 @@ import torch
 
 from yolov9.config.decode_memory import picture_store_bytes
 from yolov9.data import DatasetIndex
-from yolov9.engine.jpeg_decoder import decode_alone
-from yolov9.engine.out_of_memory import is_out_of_memory
+from yolov9.engine.jpeg_decoder import decode_files
+from yolov9.engine.out_of_memory import first_line, is_out_of_memory
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.sample_painter import SamplePainter
 from yolov9.errors import ExitCode, UserError
@@ -54,12 +54,12 @@ def _try_decoder(device: torch.device) -> None:
     """Decodes a small picture, which also loads the decoder's code and takes its memory."""
     _, data = cv2.imencode(".jpg", np.full((64, 64, 3), 114, np.uint8))
     try:
-        decode_alone(torch.from_numpy(np.asarray(data, np.uint8).ravel()), device)
+        decode_files([torch.from_numpy(np.asarray(data, np.uint8).ravel())], device)
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
         raise UserError(
-            found=f"torchvision cannot decode JPEGs on {device}: {str(error).splitlines()[0]}",
+            found=f"torchvision cannot decode JPEGs on {device}: {first_line(error)}",
             needed="a torchvision that was built with nvJPEG, and its library",
             remedy="--decode cpu, or the CUDA wheels of torchvision",
             exit_code=ExitCode.NO_GPU,

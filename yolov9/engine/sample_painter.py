@@ -13,19 +13,10 @@ from torch import Tensor
 
 from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES
 from yolov9.data.drawing import NO_MASK, Drawings
-from yolov9.engine.jpeg_decoder import DecodeError, decode_jpegs, shrink_planes
+from yolov9.engine.jpeg_decoder import JpegDecoder, UndecodableError, shrink_planes
 from yolov9.engine.picture_store import ALIGNMENT, PictureStore
 from yolov9.ops import draw_samples as table
 from yolov9.ops.draw_samples import draw_samples
-
-
-class UndecodableError(Exception):
-    """A picture of a batch cannot be decoded, so another one has to stand in."""
-
-    def __init__(self, picture: int, reason: str) -> None:
-        super().__init__(picture, reason)
-        self.picture = picture
-        self.reason = reason
 
 
 class _Source(NamedTuple):
@@ -66,6 +57,7 @@ class SamplePainter:
     def __init__(self, device: torch.device, store_bytes: int) -> None:
         self._device = device
         self._store = PictureStore(store_bytes, device)
+        self._decoder = JpegDecoder(device)
 
     def __call__(self, drawings: Drawings) -> Tensor:
         """Returns (B, H, W, 3) uint8, RGB. The slot is not needed any more once the current stream is done.
@@ -127,11 +119,7 @@ class SamplePainter:
         if self._device.type == "cuda":
             # The decoder writes on a stream of its own, into memory that may have been freed on this one just now.
             torch.cuda.current_stream(self._device).synchronize()
-        try:
-            pictures = decode_jpegs([wanted[number].data() for number in numbers], self._device)
-        except DecodeError as error:
-            raise UndecodableError(numbers[error.place], error.reason) from None
-        for number, picture in zip(numbers, pictures, strict=True):
+        for number, picture in self._decoder({number: wanted[number].data() for number in numbers}).items():
             shrunk = shrink_planes(picture, wanted[number].reduction)
             if shrunk.shape != (3, *wanted[number].size_hw):
                 raise UndecodableError(number, "its pixels have another size than its header says")
