@@ -18,7 +18,7 @@ def boxes(parity_dir):
 
 
 def test_normalised_boxes_become_pixel_corners(boxes):
-    corners = xywhn_to_xyxy(np.array(boxes["xywhn"]), 640, 480, 5, 7)
+    corners = xywhn_to_xyxy(np.array(boxes["xywhn"]), np.array((640, 480)), np.array((5, 7)))
     np.testing.assert_allclose(corners, boxes["xywhn_to_xyxy_w640_h480_pad5_7"], rtol=0, atol=1e-9)
 
 

@@ -8,17 +8,16 @@ from numpy.typing import NDArray
 Boxes = NDArray[np.floating[Any]]
 
 
-def xywhn_to_xyxy(boxes: Boxes, width: float, height: float, pad_w: float = 0.0, pad_h: float = 0.0) -> Boxes:
+def xywhn_to_xyxy(boxes: Boxes, size_wh: Boxes, pad_wh: Boxes) -> Boxes:
     """Converts normalised centre boxes to corners in pixels.
 
     Args:
         boxes: (n, 4) centre x, centre y, width, height; 0 … 1.
-        width, height: size of the picture in pixels.
-        pad_w, pad_h: border left and above that is added, in pixels.
+        size_wh: (2,) or (n, 2) size of the picture in pixels.
+        pad_wh: (2,) or (n, 2) border left and above that is added, in pixels.
     """
-    size, pad = np.array((width, height), boxes.dtype), np.array((pad_w, pad_h), boxes.dtype)
-    half = boxes[:, 2:] / 2
-    return np.concatenate((size * (boxes[:, :2] - half) + pad, size * (boxes[:, :2] + half) + pad), axis=1)
+    centre, half = boxes[:, :2], boxes[:, 2:] / 2
+    return np.concatenate((size_wh * (centre - half) + pad_wh, size_wh * (centre + half) + pad_wh), axis=1)
 
 
 def xyxy_to_xywhn(boxes: Boxes, width: float, height: float, *, clip_margin: float | None = None) -> Boxes:

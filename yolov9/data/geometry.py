@@ -3,6 +3,8 @@
 All matrices are 3x3, float64, and act on columns (x, y, 1), in pixels counted from the edge of the picture.
 """
 
+import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -52,10 +54,16 @@ class PerspectiveDraws(NamedTuple):
 
 def draw_perspective(rng: np.random.Generator, limits: PerspectiveLimits) -> PerspectiveDraws:
     """Draws a perspective uniformly within the limits; translations are shares of the output size around 0.5."""
+    return PerspectiveDraws(*rng.uniform(*_ranges(limits)).tolist())
+
+
+@functools.cache
+def _ranges(limits: PerspectiveLimits) -> tuple[Floats, Floats]:
+    """Returns the least and the largest value (8,) of the draws."""
     p, a, s, t = limits.perspective, limits.degrees, limits.shear, limits.translate
     low = (-p, -p, -a, 1 - limits.scale, -s, -s, 0.5 - t, 0.5 - t)
     high = (p, p, a, 1 + limits.scale, s, s, 0.5 + t, 0.5 + t)
-    return PerspectiveDraws(*rng.uniform(low, high).tolist())
+    return np.array(low), np.array(high)
 
 
 def perspective_matrix(draws: PerspectiveDraws, canvas_hw: tuple[int, int], out_hw: tuple[int, int]) -> Floats:
@@ -69,17 +77,18 @@ def perspective_matrix(draws: PerspectiveDraws, canvas_hw: tuple[int, int], out_
         canvas_hw: height and width of the picture before the step.
         out_hw: height and width after it.
     """
-    centre = np.eye(3)
-    centre[:2, 2] = -canvas_hw[1] / 2, -canvas_hw[0] / 2
-    perspective = np.eye(3)
-    perspective[2, :2] = draws.perspective_x, draws.perspective_y
-    angle = np.deg2rad(draws.angle_deg)
-    cos, sin = draws.scale * np.cos(angle), draws.scale * np.sin(angle)
-    rotation = np.array(((cos, sin, 0.0), (-sin, cos, 0.0), (0.0, 0.0, 1.0)))
-    shear = np.eye(3)
-    shear[0, 1], shear[1, 0] = np.tan(np.deg2rad(draws.shear_x_deg)), np.tan(np.deg2rad(draws.shear_y_deg))
-    shift = np.eye(3)
-    shift[:2, 2] = draws.translate_x * out_hw[1], draws.translate_y * out_hw[0]
+    angle = math.radians(draws.angle_deg)
+    cos, sin = draws.scale * math.cos(angle), draws.scale * math.sin(angle)
+    shear_x, shear_y = math.tan(math.radians(draws.shear_x_deg)), math.tan(math.radians(draws.shear_y_deg))
+    shift, shear, rotation, perspective, centre = np.array(
+        (
+            ((1.0, 0.0, draws.translate_x * out_hw[1]), (0.0, 1.0, draws.translate_y * out_hw[0]), (0.0, 0.0, 1.0)),
+            ((1.0, shear_x, 0.0), (shear_y, 1.0, 0.0), (0.0, 0.0, 1.0)),
+            ((cos, sin, 0.0), (-sin, cos, 0.0), (0.0, 0.0, 1.0)),
+            ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (draws.perspective_x, draws.perspective_y, 1.0)),
+            ((1.0, 0.0, -canvas_hw[1] / 2), (0.0, 1.0, -canvas_hw[0] / 2), (0.0, 0.0, 1.0)),
+        )
+    )
     return np.asarray(shift @ shear @ rotation @ perspective @ centre, dtype=np.float64)
 
 
@@ -91,9 +100,10 @@ def on_whole_pixel(matrix: Floats, point_xy: tuple[float, float]) -> Floats:
     """
     if not is_axis_aligned(matrix):
         return matrix
-    place = warp_points(np.array((point_xy,), dtype=np.float64), matrix)[0]
     shifted = matrix.copy()
-    shifted[:2, 2] += np.round(place) - place
+    for axis in (0, 1):
+        place = matrix[axis, axis].item() * point_xy[axis] + matrix[axis, 2].item()
+        shifted[axis, 2] += round(place) - place
     return shifted
 
 

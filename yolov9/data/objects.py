@@ -39,21 +39,24 @@ class Objects(NamedTuple):
 def place_objects(
     labels: NDArray[np.float32],
     outlines: Sequence[NDArray[np.float32] | None],
-    scaled_wh: tuple[float, float],
-    offset_xy: tuple[float, float],
+    scaled_wh: Floats,
+    offset_xy: Floats,
 ) -> Objects:
-    """Puts the labels of one picture onto a canvas.
+    """Puts labels onto a canvas.
 
     Args:
         labels: (n, 5) class, cx, cy, w, h, normalised.
-        outlines: n outlines (k, 2), normalised, or None; may be empty when no label has one.
-        scaled_wh: size of the whole picture on the canvas.
-        offset_xy: its top left corner on the canvas.
+        outlines: n outlines (k, 2), normalised, or None.
+        scaled_wh: (n, 2) size that the whole picture of each label has on the canvas.
+        offset_xy: (n, 2) that picture's top left corner on the canvas.
     """
     table = labels.astype(np.float64)
-    boxes = xywhn_to_xyxy(table[:, 1:], *scaled_wh, *offset_xy).astype(np.float64)
-    placed: list[Floats | None] = [None if o is None else o * np.array(scaled_wh) + offset_xy for o in outlines]
-    return Objects(table[:, 0], boxes, placed or [None] * len(table))
+    boxes = xywhn_to_xyxy(table[:, 1:], scaled_wh, offset_xy).astype(np.float64)
+    placed: list[Floats | None] = [
+        None if outline is None else outline * scaled_wh[number] + offset_xy[number]
+        for number, outline in enumerate(outlines)
+    ]
+    return Objects(table[:, 0], boxes, placed)
 
 
 def join_objects(parts: Sequence[Objects]) -> Objects:

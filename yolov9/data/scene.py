@@ -93,19 +93,23 @@ def single_scene(
 
 def mosaic_objects(tiles: Sequence[Tile], pieces: Sequence[Labelled], imgsz: int) -> Objects:
     """Returns the objects of four placed pictures, limited to the canvas of 2 x imgsz."""
-    placed = [
-        place_objects(piece.labels, piece.outlines, tile.scaled_wh, tile.offset_xy)
-        for tile, piece in zip(tiles, pieces, strict=True)
-    ]
-    return clip_objects(join_objects(placed), (2 * imgsz, 2 * imgsz))
+    counts = [len(piece.labels) for piece in pieces]
+    scaled_wh = np.repeat(np.array([tile.scaled_wh for tile in tiles], np.float64), counts, axis=0)
+    offset_xy = np.repeat(np.array([tile.offset_xy for tile in tiles], np.float64), counts, axis=0)
+    labels = np.concatenate([piece.labels for piece in pieces])
+    outlines = [outline for piece in pieces for outline in piece.outlines]
+    return clip_objects(place_objects(labels, outlines, scaled_wh, offset_xy), (2 * imgsz, 2 * imgsz))
 
 
 def letterbox_objects(one: Labelled, imgsz: int, out_hw: tuple[int, int], *, scaleup: bool) -> Objects:
     """Returns the objects of one picture that is scaled to `imgsz` and padded to the output shape."""
     height, width = loaded_hw((one.size_wh[1], one.size_wh[0]), imgsz)
     plan = plan_letterbox((height, width), out_hw, auto=False, scaleup=scaleup)
-    scaled_wh = plan.ratio_wh[0] * width, plan.ratio_wh[1] * height
-    return place_objects(one.labels, one.outlines, scaled_wh, plan.pad_wh)
+    scaled_wh = np.array((plan.ratio_wh[0] * width, plan.ratio_wh[1] * height))
+    shape = len(one.labels), 2
+    return place_objects(
+        one.labels, one.outlines, np.broadcast_to(scaled_wh, shape), np.broadcast_to(np.array(plan.pad_wh), shape)
+    )
 
 
 def copy_objects(rng: np.random.Generator, objects: Objects, share: float, width: int) -> tuple[Objects, list[Floats]]:
@@ -114,7 +118,10 @@ def copy_objects(rng: np.random.Generator, objects: Objects, share: float, width
     Returns:
         The objects with the mirrored ones at the end, and the outlines that are to be cut out (not mirrored).
     """
-    candidates = copy_paste_candidates(objects.boxes, objects.has_outline(), width)
+    has_outline = objects.has_outline()
+    if not has_outline.any():
+        return objects, []
+    candidates = copy_paste_candidates(objects.boxes, has_outline, width)
     if not len(candidates):
         return objects, []
     chosen = copy_paste_choice(rng, candidates, share)
