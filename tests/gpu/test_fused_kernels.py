@@ -169,7 +169,7 @@ def _neck_gradients(recompute: bool) -> list[torch.Tensor]:
     for parameter in neck.parameters():
         parameter.grad = torch.zeros_like(parameter)
     x = _random((2, 8, 12, 10), 3).float().requires_grad_()
-    context = recompute_activations() if recompute else torch.enable_grad()
+    context = recompute_activations(least_bytes=0) if recompute else torch.enable_grad()
     with torch.autocast(DEVICE, dtype=DTYPE, enabled=not INTERPRETED), context:
         out = neck(x)
     out.float().square().backward()
@@ -200,12 +200,27 @@ def test_pooled_enlarged_and_joined_activations_are_made_again(monkeypatch: pyte
     assert all(torch.equal(a, b) for a, b in zip(kept, recomputed, strict=True))
 
 
+@pytest.mark.parametrize(("least_bytes", "again"), [(0, True), (10**6, False)])
+def test_small_activations_are_kept(monkeypatch: pytest.MonkeyPatch, least_bytes: int, again: bool) -> None:
+    from yolov9.ops import average_pool_triton
+
+    neck, made = _Neck(), []
+    pool = average_pool_triton._pool
+    monkeypatch.setattr(
+        average_pool_triton, "_pool", lambda *args, **kwargs: (made.append(1), pool(*args, **kwargs))[1]
+    )
+    with torch.autocast(DEVICE, dtype=DTYPE, enabled=not INTERPRETED), recompute_activations(least_bytes):
+        out = neck(_random((2, 8, 12, 10), 3).float().requires_grad_())
+    out.float().backward()
+    assert (len(made) == 3) is again
+
+
 def _gradients(fused: bool, recompute: bool = False) -> list[torch.Tensor]:
     block = _Block()
     for parameter in block.parameters():
         parameter.grad = torch.zeros_like(parameter)
     x = _random((2, 8, 11, 9), 3).float().requires_grad_()
-    context = recompute_activations() if recompute else torch.enable_grad()
+    context = recompute_activations(least_bytes=0) if recompute else torch.enable_grad()
     with torch.autocast(DEVICE, dtype=DTYPE, enabled=not INTERPRETED), context:
         out = block(x, fused)
     out.float().square().sum().backward()

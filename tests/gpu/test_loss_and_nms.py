@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from yolov9.engine.captured import side_stream
 from yolov9.loss import DetectionLoss, LossSettings, pack_targets
 from yolov9.ops import nms
 
@@ -67,14 +68,15 @@ def test_loss_and_gradient_never_wait_for_the_device():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_recorded_step_equals_the_plain_one_for_new_targets(dtype):
-    loss, maps, table = _loss(), _maps(dtype), _table(1)
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            torch.autograd.grad(loss(maps, table)[0], _flat(maps))
-    torch.cuda.synchronize()
+    with side_stream(torch.device("cuda", 0)):
+        _compare_replays(_loss(), _maps(dtype), _table(1))
+
+
+def _compare_replays(loss, maps, table):
+    for _ in range(2):
+        torch.autograd.grad(loss(maps, table)[0], _flat(maps))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
         total, items = loss(maps, table)
         gradients = torch.autograd.grad(total, _flat(maps))
     for seed, count in ((2, 100), (3, 0), (4, 17)):

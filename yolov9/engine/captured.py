@@ -1,5 +1,6 @@
 """CUDA graphs of forward, loss and backward: one launch in place of several thousand."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,19 @@ def side_stream(device: torch.device) -> Iterator[None]:
     with torch.cuda.stream(stream):
         yield
     torch.cuda.current_stream(device).wait_stream(stream)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Within this context no unreachable graph is freed, which CUDA answers by failing the capture under way."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,9 @@ class GraphCache:
         if self.pool.handle is None:
             self.pool.handle = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool.handle, stream=torch.cuda.current_stream()):
+        with (
+            _no_garbage_collection(),
+            torch.cuda.graph(graph, pool=self.pool.handle, stream=torch.cuda.current_stream()),
+        ):
             total = self.run(held_images, held_targets)
         return _Graph(graph, held_images, held_targets, total)

@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 from yolov9.engine.distributed import Ranks, copy_from_first
 from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
+from yolov9.engine.gpu_memory import save_allocator_memory
 from yolov9.engine.model_setup import place_model
 from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_parameters
 from yolov9.engine.run_context import RunContext
@@ -48,6 +49,8 @@ def make_step(
     """
     settings, recipe, precision = context.settings, context.recipe, context.precision
     say_missing_kernels(precision.device)
+    if settings.checkpoint_activations and precision.device.type == "cuda":
+        save_allocator_memory()
     model = place_model(model, precision, ranks, sync_bn=settings.sync_bn)
     copy_from_first(list(model.state_dict().values()), ranks)
     groups = group_parameters(model)

@@ -12,6 +12,7 @@ from yolov9.model.graph import IMAGE, Graph
 from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Level, Levels, RawMaps, join_levels
 from yolov9.model.layer_types import LIST_TYPES, head_of
 from yolov9.ops.lanes import AUXILIARY, Lane
+from yolov9.ops.recompute import is_remembered
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ class DetectionModel(nn.Module):
 
         def run_head(level: int) -> None:
             feature = outputs[sources[level]]
-            lanes[level] = Lane(f"level {level}", wanted=not self.head.is_last(level))
+            # Each lane has memory of its own, which counts where features are not even kept.
+            beside = not self.head.is_last(level) and not is_remembered(feature)
+            lanes[level] = Lane(f"level {level}", wanted=beside)
             with lanes[level].run([feature]):
                 levels[level] = head(level, feature)
 

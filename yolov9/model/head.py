@@ -11,6 +11,7 @@ from yolov9.model.anchors import AnchorCache
 from yolov9.model.conv import ConvUnit
 from yolov9.ops.convolution import OutputConv
 from yolov9.ops.lanes import Lane
+from yolov9.ops.recompute import is_remembered
 
 REG_MAX = 16
 """Bins of the distribution of one side's distance; the outputs of a level are 4 x 16 + classes."""
@@ -87,7 +88,7 @@ def _last_bias(branch: nn.Module) -> Tensor:
 
 def _level(feature: Tensor, box: nn.Module, classes: nn.Module, *, beside: bool) -> Level:
     """Sides and scores of one level; `beside` runs the two branches side by side."""
-    lane = Lane("class scores", wanted=beside)
+    lane = Lane("class scores", wanted=beside and not is_remembered(feature))
     with lane.run([feature]):
         scores = classes(feature)
     sides = box(feature)
