@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import DetectSettings, RunSettings, TrainSettings, ValSettings
+from yolov9.engine.stop import ignore_stops
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, setup_logging
 
@@ -109,6 +110,7 @@ if __name__ == "__main__":
     # Ctrl-C where nothing is to be saved yet ends the process without a traceback; a training takes the signal over.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     status = main(sys.argv[1:])
+    ignore_stops()
     if read_environment().world_size > 1:
         # Everything is saved and closed. A rank of a finished training has been seen to abort (SIGABRT) while its
         # interpreter was taken down beside threads of the collective library.

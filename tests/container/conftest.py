@@ -168,6 +168,17 @@ def compose_cpu(compose: Callable[..., str]) -> Callable[..., str]:
 
 
 @pytest.fixture
+def up_together(compose_cpu: Callable[..., str]) -> Callable[..., None]:
+    """Starts services at the same time. In one command, the second would wait for the first to be healthy."""
+
+    def start_each(*names: str) -> None:
+        for name in names:
+            compose_cpu("up", "--no-build", "--detach", "--no-deps", name)
+
+    return start_each
+
+
+@pytest.fixture
 def service(compose_cpu: Callable[..., str]) -> Callable[[str], Container]:
     """Returns the container of a service."""
     return lambda name: Container(compose_cpu("ps", "--all", "--quiet", name).strip())

@@ -150,6 +150,7 @@ def test_p22_p38_two_jobs_train_to_the_end_each_with_its_part_of_the_machine(
 
 def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
     compose_cpu: Compose,
+    up_together: Callable[..., None],
     docker: Callable,
     service: Service,
     runs_dir: Path,
@@ -157,8 +158,7 @@ def test_p17_p38_stop_leaves_two_checkpoints_and_up_finishes_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EPOCHS", "1000")
-    # Both at once, so that the second has no lead of the first to make up for.
-    compose_cpu("up", "--no-build", "--detach", "--no-deps", *JOBS)
+    up_together(*JOBS)  # so that the second has no lead of the first to make up for
     for job in JOBS:
         service(job).wait_for("epoch 2/1000:")
     health = until(docker, service("job-a").name, lambda state: state["State"]["Health"]["Status"] == "healthy")

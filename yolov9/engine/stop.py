@@ -44,3 +44,9 @@ class StopRequest:
         LOG.warning(
             "%s: finishing this step and saving; the same signal again leaves at once", signal.Signals(number).name
         )
+
+
+def ignore_stops() -> None:
+    """For the last moments of a process: a stop that comes after all is done must not change its exit code."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
