@@ -130,3 +130,15 @@ def test_the_article_command_is_understood(run: Run, tmp_path: Path) -> None:
 def test_the_log_of_a_refused_job_comes_with_time_and_offset(run: Run) -> None:
     line = run("train", "--device", "0").stderr.splitlines()[0]
     assert time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z").tm_year >= 2024
+
+
+@pytest.mark.parametrize(("module", "exit_code"), [("entrypoint", 0), ("yolov9", 2)])
+def test_a_stop_after_all_is_done_changes_nothing(run: Run, module: str, exit_code: int) -> None:
+    script = f"""
+import atexit, runpy, signal, sys
+atexit.register(signal.raise_signal, signal.SIGTERM)
+sys.argv = ["program", *sys.argv[1:]]
+runpy.run_module({module!r}, run_name="__main__")
+"""
+    words = ["--help"] if module == "entrypoint" else []
+    assert run(*words, program=("-c", script)).returncode == exit_code
