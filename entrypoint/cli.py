@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from entrypoint.help_text import COMMANDS, help_text
+from entrypoint.stop_signals import stop_is_interrupt
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, drop_output, setup_logging
 
@@ -15,7 +16,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     setup_logging()
     try:
         try:
-            return _dispatch(words)
+            with stop_is_interrupt():
+                return _dispatch(words)
         finally:
             sys.stdout.flush()  # While its errors can be caught; Python does it again when it ends.
     except BrokenPipeError:

@@ -14,7 +14,6 @@ from entrypoint.prepare import plan_job, prepare_request, read_watch, write_plan
 from entrypoint.request import JobRequest, Source
 from entrypoint.resume import epochs_left, interrupted_run
 from entrypoint.rundir import check_writable, make_run_dir
-from entrypoint.stop_signals import stop_is_interrupt
 from entrypoint.supervise import Ending, say_resumable
 from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
 from entrypoint.trainer_process import run_trainer
@@ -32,11 +31,6 @@ def run_job(command: str, argv: Sequence[str]) -> int:
         UserError: the request cannot be met; nothing was started.
         KeyboardInterrupt: a stop was asked for while no trainer was running.
     """
-    with stop_is_interrupt():
-        return _run_job(command, argv)
-
-
-def _run_job(command: str, argv: Sequence[str]) -> int:
     request, run_dir = prepare_request(command, argv)
     setup_logging(quiet=request.settings.quiet)
     if run_dir is None:

@@ -132,6 +132,20 @@ def test_the_log_of_a_refused_job_comes_with_time_and_offset(run: Run) -> None:
     assert time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z").tm_year >= 2024
 
 
+def test_a_stop_while_the_program_is_loaded_is_a_stop(run: Run) -> None:
+    script = """
+import runpy, signal, sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "entrypoint.cli":
+            signal.raise_signal(signal.SIGTERM)
+sys.meta_path.insert(0, Stop())
+runpy.run_module("entrypoint", run_name="__main__")
+"""
+    done = run("--help", program=("-c", script))
+    assert (done.returncode, done.stderr) == (75, "")
+
+
 @pytest.mark.parametrize(("module", "exit_code"), [("entrypoint", 0), ("yolov9", 2)])
 def test_a_stop_after_all_is_done_changes_nothing(run: Run, module: str, exit_code: int) -> None:
     script = f"""
