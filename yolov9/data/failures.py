@@ -91,6 +91,10 @@ class FailureLog:
                 reading,
                 self._settings.timeout_s,
             )
+            if message["hopeless"]:
+                raise unreadable_pictures(
+                    f"nothing could be read any more, the last one was {reading}: the mount hangs"
+                )
             self.failure(message["picture"], f"reading takes longer than {self._settings.timeout_s:.0f} s")
             return
         how = _how_it_ended(message["status"])

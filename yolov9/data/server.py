@@ -37,6 +37,8 @@ ATTEMPTS = 3
 """When so many workers have died on a sample, the picture that was being read is left out."""
 DEATHS_WITHOUT_PROGRESS = 20
 """Deaths in a row, without a finished sample in between, after which it is no use to go on."""
+TIMEOUTS_WITHOUT_PROGRESS = 3
+"""When workers hang and nothing has been finished for so many times what one may take, the disk or mount hangs."""
 GIVE_UP_KILL_S = 10.0
 """A killed worker that is still there is stuck in the kernel (a dead network mount); it is not waited for."""
 
@@ -87,6 +89,8 @@ class Server:
         self._generation = 0
         self._draining = False
         self._deaths = 0
+        self._stuck_since: float | None = None
+        """Since when nothing was finished while workers hung (monotonic)."""
         self._poll = select.poll()
         self._poll.register(self._trainer, select.POLLIN)
 
@@ -159,6 +163,7 @@ class Server:
         attempt = worker.doing.popleft()
         worker.since = time.monotonic()
         self._deaths = 0
+        self._stuck_since = None
         if answer != DONE:
             reply = json.loads(answer)
             for number, reason in reply.get("failures", ()):
@@ -199,8 +204,14 @@ class Server:
         self._queue.extendleft(reversed(current))
         kind = "hung" if worker.hung_s else "died"
         facts = {"worker": worker.number, "pid": worker.pid, "status": status, "seconds": worker.hung_s}
-        self._tell({"event": kind, "picture": picture, **facts, "hopeless": self._deaths >= DEATHS_WITHOUT_PROGRESS})
+        self._tell({"event": kind, "picture": picture, **facts, "hopeless": self._is_hopeless()})
         self._draining = self._draining and any(w.doing for w in self._workers.values())
+
+    def _is_hopeless(self) -> bool:
+        if self._deaths >= DEATHS_WITHOUT_PROGRESS:
+            return True
+        stuck = self._stuck_since
+        return stuck is not None and time.monotonic() - stuck > TIMEOUTS_WITHOUT_PROGRESS * self._timeout_s
 
     def _look_for_hung(self) -> None:
         now = time.monotonic()
@@ -209,6 +220,7 @@ class Server:
                 self._bury(worker, stuck=True)
             elif worker.killed_at is None and worker.doing and now - worker.since > self._timeout_s:
                 worker.hung_s = now - worker.since
+                self._stuck_since = worker.since if self._stuck_since is None else self._stuck_since
                 worker.killed_at = now
                 os.kill(worker.pid, signal.SIGKILL)
 

@@ -140,6 +140,16 @@ def test_p06_a_hung_worker_is_named_with_its_file_and_the_epoch_goes_on(new_data
     assert "--worker-timeout" in caplog.text
 
 
+def test_p06_a_mount_that_hangs_ends_the_run_long_before_each_picture_was_waited_for(new_data_set, settings):
+    index, images = new_data_set(100)
+    for path in list(images.iterdir()):
+        path.unlink()
+        os.mkfifo(path)
+    hangs = pytest.raises(DataError, match=r"nothing could be read any more, .*p\d+\.png: the mount hangs")
+    with open_loader(settings(index=index, timeout_s=0.4)) as loader, hangs:
+        list(released(loader.epoch(0)))
+
+
 def test_p06_a_picture_that_broke_after_the_scan_is_named_once_and_the_epoch_goes_on(new_data_set, settings, caplog):
     index, images = new_data_set(12)
     (images / "p002.png").write_bytes(b"\x89PNG\r\n\x1a\n")
