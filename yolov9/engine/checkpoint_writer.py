@@ -24,24 +24,40 @@ class WriteJob:
 
 
 class CheckpointWriter:
-    """One write at a time; a new one waits for the one before. A failed write is logged, the older file stays."""
+    """Writes one file at a time, in the order of submission; training never waits for the disk.
+
+    A file that still waits when a newer content for it comes is left out: with epochs shorter than a write the newest
+    state is written over and over, not every one. A failed write is logged, the older file stays.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[Path, WriteJob] = {}
         self._thread: threading.Thread | None = None
         self.error: OSError | None = None
         """Why the latest write failed; None when it did not."""
 
     def submit(self, job: WriteJob) -> None:
-        """Starts to write a file once the one before is complete."""
-        self.wait()
-        self._thread = threading.Thread(target=self._write, args=(job,), name="checkpoint-writer")
-        self._thread.start()
+        """Has a file written once those before it are complete."""
+        with self._lock:
+            self._waiting[job.path] = job
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_all, name="checkpoint-writer")
+                self._thread.start()
 
     def wait(self) -> None:
         """Returns when nothing is being written any more."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        while (thread := self._thread) is not None:
+            thread.join()
+
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                job = self._waiting.pop(next(iter(self._waiting)))
+            self._write(job)
 
     def _write(self, job: WriteJob) -> None:
         try:
