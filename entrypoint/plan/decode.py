@@ -15,9 +15,9 @@ from yolov9.errors import ExitCode, UserError
 SAMPLES_PER_CPU = 171
 """Samples a second that one loader process decodes and draws, scratch-high at 640 px (docs/measurements.md, Loader).
 Training and loading both slow down with the area of the pictures, so no other size has to be looked at."""
-FASTEST_STEP = ("yolov9-s", 985)
+FASTEST_STEP = ("yolov9-s", 1123)
 """Model, and pictures a second that its training takes on one H200, batch 64 (docs/measurements.md). Other models are
-taken to be slower by what they keep per picture in the GPU's memory: 342 for yolov9-c, of which 281 were measured."""
+taken to be slower by what they keep per picture in the GPU's memory: 390 for yolov9-c, of which 336 were measured."""
 JPEG_ENGINES = frozenset({(8, 0), (9, 0), (10, 0)})
 """Compute capabilities of cards with a JPEG decoder in hardware that torchvision uses: A100, H100, H200, B200. On the
 others nvJPEG takes the CPU for a good part of the work."""
@@ -57,10 +57,11 @@ def decide_decode(request: JobRequest, gpus: tuple[Gpu, ...], workers: int) -> D
             exit_code=ExitCode.NO_GPU,
         )
     need = _gpu_bytes(settings)
-    value, reason = settings.decode, "asked for"
+    given = request.was_given("decode")
+    value, reason = settings.decode, "asked for" if given else "--decode auto lets the plan choose"
     if settings.decode == "auto":
         value, reason = _automatic(request, settings, gpus, workers, need)
-    source = request.source("decode") if request.was_given("decode") else "automatic"
+    source = request.source("decode") if given else "default"
     decision = Decision(name="decode", value=value, source=source, reason=reason)
     return DecodePlan(decisions=(decision,), gpu_bytes=need if value == "gpu" else 0)
 

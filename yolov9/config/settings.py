@@ -126,7 +126,7 @@ class TrainSettings(RunSettings):
         "chosen when memory is short",
     )
     decode: str = option(
-        "auto",
+        "cpu",
         "--decode",
         choices=["auto", "cpu", "gpu"],
         help="where training pictures are decoded and drawn; auto: on the GPU when the CPUs are too few to feed it",

@@ -128,6 +128,10 @@ def _small_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe
     promised = max(1, int(usable / first.peak_bytes * first.pictures))
     second = min(limits.loaded, LARGEST_PROBE, max(first.pictures + 1, int(promised * PROBE_SHARE)))
     probe = measure(second) if second > first.pictures else None
+    if probe is None and first.pictures > 1:
+        # One point says nothing of what is fixed: the line would promise half of the memory for half of the pictures.
+        one = measure(1)
+        return [first] if one is None else [one, first]
     return [first] if probe is None else [first, probe]
 
 

@@ -96,6 +96,13 @@ def test_where_two_do_not_fit_one_is_taken() -> None:
     assert Card(7 * GB, each_bytes=4 * GB).find().pictures == 1
 
 
+def test_where_two_are_all_that_fits_the_line_knows_what_is_fixed() -> None:
+    card = Card(14 * GB, fixed_bytes=10 * GB, each_bytes=int(1.8 * GB))
+    found = card.find(512, largest=True)
+    assert found.pictures == 1, "two fit, but not with room to spare"
+    assert found.predicted_bytes == found.measured_bytes == card.fixed_bytes + card.each_bytes
+
+
 def test_one_picture_that_does_not_fit_is_said() -> None:
     with pytest.raises(DoesNotFit):
         Card(3 * GB, each_bytes=4 * GB).find()

@@ -43,22 +43,28 @@ def gpu_needs(plan: Plan) -> dict[str, int]:
 
 
 def test_two_cpus_cannot_feed_an_h200_so_it_decodes(facts_of: FactsOf) -> None:
-    plan = make_plan(facts_of(2, H200), ask())
+    request = ask("--decode auto")
+    plan = make_plan(facts_of(2, H200), request)
     assert plan.value("decode") == "gpu"
-    assert "1 x 171 samples/s, 985 are what yolov9-s takes on an H200" in plan["decode"].reason
-    assert planned_settings(plan, ask())["decode"] == "gpu"
+    assert "1 x 171 samples/s, 1123 are what yolov9-s takes on an H200" in plan["decode"].reason
+    assert planned_settings(plan, request)["decode"] == "gpu"
+
+
+def test_without_being_asked_the_plan_leaves_decoding_to_the_cpu(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(2, H200), ask())
+    assert (plan.value("decode"), plan["decode"].source) == ("cpu", "default")
 
 
 @pytest.mark.parametrize(
     ("cpus", "gpu", "words", "reason"),
     [
-        (8, H200, "", "loader processes are enough"),
-        (2, H200, "--cache ram", "keeps what the CPU has decoded"),
-        (2, {**H200, "capability": [8, 6]}, "", "no JPEG decoder in hardware"),
-        (2, {**H200, "mig": True, "uuid": "MIG-x"}, "", "no JPEG decoder in hardware"),
-        (2, {**H200, "total": 8 * GIB, "free": 8 * GIB}, "", "would take"),
-        (2, {**H200, "free": 8 * GIB}, "", "would take"),
-        (2, H200, "--gpu-share 0.05", "would take"),
+        (8, H200, "--decode auto", "loader processes are enough"),
+        (2, H200, "--decode auto --cache ram", "keeps what the CPU has decoded"),
+        (2, {**H200, "capability": [8, 6]}, "--decode auto", "no JPEG decoder in hardware"),
+        (2, {**H200, "mig": True, "uuid": "MIG-x"}, "--decode auto", "no JPEG decoder in hardware"),
+        (2, {**H200, "total": 8 * GIB, "free": 8 * GIB}, "--decode auto", "would take"),
+        (2, {**H200, "free": 8 * GIB}, "--decode auto", "would take"),
+        (2, H200, "--decode auto --gpu-share 0.05", "would take"),
         (2, H200, "--decode cpu", "asked for"),
     ],
 )
@@ -73,7 +79,7 @@ def test_the_cpu_decodes_for_a_reason_that_is_said(
 
 def test_few_cpus_are_enough_for_a_slow_model(facts_of: FactsOf) -> None:
     assert pictures_per_s("yolov9-e") < 2 * 171
-    assert make_plan(facts_of(3, H200), ask(model="yolov9-e")).value("decode") == "cpu"
+    assert make_plan(facts_of(3, H200), ask("--decode auto", model="yolov9-e")).value("decode") == "cpu"
 
 
 def test_decoding_counts_against_the_gpus_memory_and_not_against_the_hosts(facts_of: FactsOf) -> None:
