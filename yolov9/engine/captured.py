@@ -30,7 +30,7 @@ def side_stream(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Within this context no unreachable graph is freed, which CUDA answers by failing the capture under way."""
     gc.collect()
     was_enabled = gc.isenabled()
@@ -142,7 +142,7 @@ class GraphCache:
             self.pool.handle = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with (
-            _no_garbage_collection(),
+            no_garbage_collection(),
             torch.cuda.graph(graph, pool=self.pool.handle, stream=torch.cuda.current_stream()),
         ):
             total = self.run(held_images, held_targets)
