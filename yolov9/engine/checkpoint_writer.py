@@ -11,6 +11,8 @@ from yolov9.engine.checkpoint import write_checkpoint
 from yolov9.logs import LOG
 
 MEGABYTE = 1_000_000
+MOST_WAITING = 8
+"""Files that may wait: each holds its content in memory, and `--save-period` makes new ones for ever."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +26,23 @@ class WriteJob:
 
 
 class CheckpointWriter:
-    """Writes one file at a time, in the order of submission; training never waits for the disk.
+    """Writes one file at a time, in the order of submission; training waits only when `MOST_WAITING` files wait.
 
     A file that still waits when a newer content for it comes is left out: with epochs shorter than a write the newest
     state is written over and over, not every one. A failed write is logged, the older file stays.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._waiting: dict[Path, WriteJob] = {}
         self._thread: threading.Thread | None = None
-        self.error: OSError | None = None
-        """Why the latest write failed; None when it did not."""
+        self.errors: dict[Path, str] = {}
+        """Why the latest write of a file failed; only of those that did."""
 
     def submit(self, job: WriteJob) -> None:
         """Has a file written once those before it are complete."""
         with self._lock:
+            self._lock.wait_for(lambda: job.path in self._waiting or len(self._waiting) < MOST_WAITING)
             self._waiting[job.path] = job
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write_all, name="checkpoint-writer")
@@ -57,18 +60,18 @@ class CheckpointWriter:
                     self._thread = None
                     return
                 job = self._waiting.pop(next(iter(self._waiting)))
+                self._lock.notify_all()
             self._write(job)
 
     def _write(self, job: WriteJob) -> None:
         try:
             write_checkpoint(job.path, job.content, keep_previous=job.keep_previous)
-        except OSError as error:
-            self.error = error
-            LOG.error(
-                "%s could not be written: %s (%s); the file before it stays", job.path, error.strerror, _free(job.path)
-            )
+        except Exception as error:  # Also of memory, which torch has names of its own for: the thread has to go on.
+            reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+            self.errors[job.path] = reason
+            LOG.error("%s could not be written: %s (%s); the file before it stays", job.path, reason, _free(job.path))
         else:
-            self.error = None
+            self.errors.pop(job.path, None)
 
     def __enter__(self) -> "CheckpointWriter":
         return self

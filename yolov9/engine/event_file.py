@@ -37,8 +37,7 @@ class EventFile:
         self._size = 0
         self._waiting = b""
         self._encode(Event(file_version="brain.Event:2", step=first_step))
-        if first_step:
-            self._encode(Event(session_log=SessionLog(status=SessionLog.START), step=first_step))
+        self._encode(Event(session_log=SessionLog(status=SessionLog.START), step=first_step))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Adds one point to each curve.

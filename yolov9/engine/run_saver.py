@@ -61,16 +61,16 @@ class RunSaver:
             self._save_weights(f"epoch{epoch}.pt", epoch)
 
     def finish(self) -> None:
-        """Waits for the last file.
+        """Waits for all files.
 
         Raises:
-            UserError: it could not be written.
+            UserError: last.pt could not be written.
         """
         self._writer.wait()
-        error = self._writer.error
-        if error is not None:
+        reason = self._writer.errors.get(self._session.context.weights_dir / LAST)
+        if reason is not None:
             raise UserError(
-                found=f"the last checkpoint could not be written: {error.strerror}",
+                found=f"the last checkpoint could not be written: {reason}",
                 needed=f"a writable {self._session.context.weights_dir} with free space; older checkpoints are there",
                 remedy="free some space, then --resume",
                 exit_code=ExitCode.OUTPUT_NOT_WRITABLE,

@@ -158,11 +158,11 @@ def test_the_writer_keeps_order_and_tells_about_errors(tmp_path: Path, caplog: p
         assert value_in(tmp_path / "last.pt") == 2
         writer.submit(WriteJob(tmp_path / "absent" / "last.pt", content(3.0)))
         writer.wait()
-        assert writer.error is not None
+        assert set(writer.errors) == {tmp_path / "absent" / "last.pt"}
         assert "could not be written" in caplog.text
         writer.submit(WriteJob(tmp_path / "last.pt", content(4.0)))
         writer.wait()
-        assert writer.error is None
+        assert set(writer.errors) == {tmp_path / "absent" / "last.pt"}, "that file is still not there"
 
 
 def test_a_host_copy_does_not_follow_its_original() -> None:

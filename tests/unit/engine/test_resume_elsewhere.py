@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from yolov9.engine.checkpoint import read_training_checkpoint
+from yolov9.engine.logbook import Board
 from yolov9.errors import ExitCode
 
 Train = Callable[..., ExitCode]
@@ -79,6 +80,19 @@ def test_p18_tensorboard_shows_each_epoch_once(
         shown.append([(point.step, point.value) for point in events.Scalars("train/box_loss")])
     assert shown[0] == shown[1]
     assert [step for step, _ in shown[1]] == list(range(6))
+
+
+def test_p18_tensorboard_hides_the_epochs_of_a_start_that_left_no_checkpoint(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for epochs in (3, 2):
+        board = Board(tmp_path)
+        for epoch in range(epochs):
+            board.add(epoch, {"loss": float(epochs)})
+        board.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(point.step, point.value) for point in events.Scalars("loss")] == [(0, 2.0), (1, 2.0)]
 
 
 @pytest.mark.parametrize(
