@@ -49,14 +49,21 @@ class KnownAnchors:
         self.strides = tuple(strides)
         self._known: dict[tuple[object, ...], Anchors] = {}
 
+    def has(self, level_hw: Sequence[tuple[int, int]], device: torch.device) -> bool:
+        """Tells whether `get` makes nothing, so that every stream may use what it returns."""
+        return (*level_hw, device) in self._known
+
     def get(self, level_hw: Sequence[tuple[int, int]], device: torch.device) -> Anchors:
-        """Returns the anchor points of maps of the given sizes."""
+        """Returns the anchor points of maps of the given sizes, made on the current stream when they are new."""
         key = (*level_hw, device)
         known = self._known.get(key)
         if known is None:
-            known = make_anchors(level_hw, self.strides, device)
+            # Made outside of inference mode: such tensors could not take part in a later backward pass.
+            with torch.inference_mode(False):
+                known = make_anchors(level_hw, self.strides, device)
             # What is made while a graph is recorded belongs to its memory and must not outlive it.
-            if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):  # type: ignore[no-untyped-call]  # not annotated in torch
+            recording = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]  # not annotated in torch
+            if not recording:
                 self._known[key] = known
         return known
 

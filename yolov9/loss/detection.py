@@ -52,7 +52,6 @@ class WholeBatch:
 class _Head:
     """One head's maps with all levels joined, and the targets of its anchors."""
 
-    anchors: Anchors
     sides: Tensor
     """(B, N, 4 x bins)."""
     logits: Tensor
@@ -100,9 +99,9 @@ class DetectionLoss:
         shares = (self.settings.aux, 1.0) if len(heads) == 2 else (1.0,)
         pictures = len(heads[0][0][0]) if whole is None else whole.pictures
 
-        def terms(number: int, real: PixelTargets) -> Tensor:
+        def terms(number: int, anchors: Anchors, real: PixelTargets) -> Tensor:
             score_sum = None if whole is None else whole.score_sums[number]
-            return self._head_terms(heads[number], real, score_sum) * shares[number]
+            return self._head_terms(heads[number], anchors, real, score_sum) * shares[number]
 
         items = torch.stack(self._of_each_head(terms, heads, targets)).sum(0)
         return items.sum() * pictures, items.detach()
@@ -112,8 +111,8 @@ class DetectionLoss:
         """Returns each head's sum of soft targets (heads,), which its terms are divided by; arguments as for a loss."""
         heads = self._heads(raw)
 
-        def score_sum(number: int, real: PixelTargets) -> Tensor:
-            return self._assign(heads[number], real).slots.soft.sum()
+        def score_sum(number: int, anchors: Anchors, real: PixelTargets) -> Tensor:
+            return self._assign(heads[number], anchors, real).slots.soft.sum()
 
         return torch.stack(self._of_each_head(score_sum, heads, targets))
 
@@ -130,25 +129,28 @@ class DetectionLoss:
 
     def _of_each_head(
         self,
-        calculate: Callable[[int, PixelTargets], Tensor],
+        calculate: Callable[[int, Anchors, PixelTargets], Tensor],
         heads: Sequence[Sequence[Level]],
         targets: Tensor | PixelTargets,
     ) -> list[Tensor]:
         """Results for each head, the auxiliary one on its lane: it goes on there without waiting for the main part."""
         finest, _ = heads[0][0]
         pictures, _, rows, columns = finest.shape
+        sizes = [(sides.shape[2], sides.shape[3]) for sides, _ in heads[0]]
+        prepared = isinstance(targets, PixelTargets) and self._anchors.has(sizes, finest.device)
         with torch.autocast(finest.device.type, enabled=False):
+            anchors = self._anchors.get(sizes, finest.device)
             if isinstance(targets, PixelTargets):
                 real = targets
             else:
                 size = round(rows * self.strides[0]), round(columns * self.strides[0])
                 real = self.prepare(targets, pictures, size)
             last = len(heads) - 1
-            # Targets that are made here come after the main part, so the lane has to be forked again.
-            lane = Lane(AUXILIARY, wanted=last > 0, fork=real is not targets)
+            # What is made here comes after the main part, so that the lane has to wait for that after all.
+            lane = Lane(AUXILIARY, wanted=last > 0, fork=not prepared)
             with lane.run([real.labels, real.boxes, real.real]):
-                beside = [calculate(number, real) for number in range(last)]
-            own = calculate(last, real)
+                beside = [calculate(number, anchors, real) for number in range(last)]
+            own = calculate(last, anchors, real)
             lane.join(beside)
         return [*beside, own]
 
@@ -158,11 +160,13 @@ class DetectionLoss:
         cut = 4 * self.bins
         return [[(m[:, :cut], m[:, cut:]) if isinstance(m, Tensor) else m for m in head] for head in heads]
 
-    def _head_terms(self, levels: Sequence[Level], targets: PixelTargets, score_sum: Tensor | None) -> Tensor:
+    def _head_terms(
+        self, levels: Sequence[Level], anchors: Anchors, targets: PixelTargets, score_sum: Tensor | None
+    ) -> Tensor:
         """Box, class and distribution term (3,) of one head, with gains, divided by a sum of soft targets: its own
         unless one is given."""
-        settings, head = self.settings, self._assign(levels, targets)
-        anchors, sides, logits, assigned = head.anchors, head.sides, head.logits, head.slots
+        settings, head = self.settings, self._assign(levels, anchors, targets)
+        sides, logits, assigned = head.sides, head.logits, head.slots
         score_sum = (assigned.soft.sum() if score_sum is None else score_sum).clamp(min=1)
 
         label = targets.labels.gather(1, assigned.targets)
@@ -174,12 +178,10 @@ class DetectionLoss:
         terms = boxes[0] * settings.box, class_sum * settings.cls, boxes[1] * settings.dfl
         return torch.stack(terms) / score_sum
 
-    def _assign(self, levels: Sequence[Level], targets: PixelTargets) -> _Head:
+    def _assign(self, levels: Sequence[Level], anchors: Anchors, targets: PixelTargets) -> _Head:
         """Joins the levels of one head and gives targets to its anchors."""
-        maps = [side for side, _ in levels]
-        anchors = self._anchors.get([(m.shape[2], m.shape[3]) for m in maps], maps[0].device)
         # Pixels before channels: free of copying for channels-last maps, and a slot's values lie side by side.
         parts = zip(*levels, strict=True)
         sides, logits = (torch.cat([m.flatten(2).transpose(1, 2) for m in part], 1) for part in parts)
         boxes = predicted_boxes(sides.detach(), anchors.points, anchors.strides)
-        return _Head(anchors, sides, logits, assign(logits.detach(), boxes, anchors.points, targets, self.settings))
+        return _Head(sides, logits, assign(logits.detach(), boxes, anchors.points, targets, self.settings))
