@@ -15,7 +15,7 @@ ARG BASE_IMAGE=debian:bookworm-slim
 FROM ${BASE_IMAGE} AS base
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 # gcc, libc6-dev, python3-dev: Triton compiles its driver binding once, on the machine where the GPU is; the loader, with
-# gcc, its change of colours
+# gcc, its drawing
 # procps: `watch -n 1 nvidia-smi`, ps
 # fonts-wqy-microhei: class names in Chinese, Japanese and Korean (5 MB; Noto CJK has 91 MB)
 # The log and cache files that go at the end are what makes two builds of this layer differ.
@@ -39,7 +39,7 @@ RUN --mount=type=bind,source=env/tools.lock,target=/tools.lock \
     python3 -m venv /tools && /tools/bin/pip install --no-cache-dir --require-hashes -r /tools.lock
 
 FROM base AS deps
-# cuda13: Turing and newer, driver 580 or newer. cuda12: Pascal and newer, driver 525 or newer. Both run on a CPU.
+# cuda13: Turing and newer, driver 580 or newer. cuda12: Maxwell to Hopper, driver 525 or newer. Both run on a CPU.
 ARG CUDA=cuda13
 # UV_LINK_MODE: the cache mount is another file system, so hard links cannot work.
 # Byte code is compiled here: a container that starts from a read-only layer would do it again at each start.

@@ -53,7 +53,8 @@ def run_health(argv: Sequence[str]) -> int:
         "--timeout",
         type=_seconds,
         default=TIMEOUT_S,
-        help="seconds without a finished batch; default 300, and an hour before the first",
+        help="seconds without a finished batch; default 300, or three times the longest batch so far if that is more; "
+        "an hour before the first",
     )
     parser.add_argument("--steps", type=_steps, default=0, help="unhealthy until a job has trained so many batches")
     options = parser.parse_args(argv)

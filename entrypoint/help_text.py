@@ -23,8 +23,9 @@ from variables: YOLOV9_EPOCHS=3 is --epochs 3 (defaults < YAML < variables < com
 
 In a container: docker run --gpus all -v ./data:/data -v ./runs:/runs IMAGE train --data /data/data.yaml
 
-Exit codes: 0 done, 2 usage, 65 bad data, 69 no usable GPU, 70 internal error, 71 the GPU failed,
-73 output not writable, 75 stopped on request and resumable, 128 + N ended by signal N.
+Exit codes: 0 done, 1 health: a job does not go on, 2 usage, 65 bad or missing data, 69 no usable GPU,
+70 internal error, 71 the GPU failed, 73 output not writable, 75 stopped on request and resumable,
+76 the training diverged, 126 not executable, 127 no such command, 128 + N ended by signal N.
 """
 
 

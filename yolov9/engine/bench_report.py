@@ -18,7 +18,7 @@ ROOM_ABOVE = 1.1
 CSV_FILE, PICTURE_FILE = "bench.csv", "bench.png"
 ADVICE = {
     "GPU": "the loader keeps up; more workers gain nothing",
-    "CPU": "more CPUs (docker run --cpus), --decode gpu, --cache ram when it fits, or a smaller --img",
+    "CPU": "more CPUs (docker run --cpus), --decode gpu where there is one, --cache ram when it fits, a smaller --img",
     "disk": "--stage copies the data to faster storage, --cache ram or disk keeps decoded pictures",
 }
 

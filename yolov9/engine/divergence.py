@@ -14,7 +14,7 @@ def diverged(found: str) -> UserError:
     """
     return UserError(
         found=found,
-        needed="finite numbers; the learning rate or half precision is the usual cause",
-        remedy="--resume --amp off, or a new run with a recipe with a lower lr0",
+        needed="finite numbers; a high learning rate is the usual cause, or half precision, which is then left",
+        remedy="a new run with a lower lr0: --hyp RECIPE.yaml",
         exit_code=ExitCode.DIVERGED,
     )

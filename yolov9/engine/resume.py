@@ -156,7 +156,7 @@ def already_finished(content: dict[str, Any]) -> UserError:
 def log_resume(path: Path, content: dict[str, Any], lines: list[str]) -> None:
     """Says from where a run goes on and what happened to each setting."""
     progress = content["training"]["progress"]
-    LOG.info("resuming %s in epoch %d after %d batches", path, progress["epoch"], progress["batch"])
+    LOG.info("resuming %s in epoch %d after %d batches", path, progress["epoch"] + 1, progress["batch"])
     for line in lines:
         LOG.info("  %s", line)
 

@@ -93,7 +93,7 @@ class TrainingLoop:
         self._session.step.gather()
         self._saver.save_last(final=True)
         self._saver.finish()
-        LOG.warning("stopped in epoch %d after %d batches; --resume goes on", progress.epoch, progress.batch)
+        LOG.warning("stopped in epoch %d after %d batches; --resume goes on", progress.epoch + 1, progress.batch)
         return ExitCode.STOPPED_RESUMABLE
 
     def _train_epoch(self) -> bool:

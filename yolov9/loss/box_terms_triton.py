@@ -19,6 +19,8 @@ SLOTS_PER_TILE = 32
 """Slots of one program: 512 logits a side at 16 bins."""
 DISTANCE_MARGIN = tl.constexpr(0.01)
 """As in `yolov9.loss.terms`."""
+SHARE_OF_SIDE = tl.constexpr(0.25)
+"""The distribution term of a box is the mean over its four sides."""
 
 
 @triton.jit
@@ -92,7 +94,7 @@ def _forward_kernel(
     entropy += _cross_entropy(_true_shares((right - x) / stride, bins, BLOCK_B), log_r)
     entropy += _cross_entropy(_true_shares((bottom - y) / stride, bins, BLOCK_B), log_b)
     tl.store(part + tl.program_id(0) * 2, tl.sum(tl.where(used, (1.0 - ciou) * weight, 0.0), 0))
-    tl.store(part + tl.program_id(0) * 2 + 1, tl.sum(tl.where(used, entropy * 0.25 * weight, 0.0), 0))
+    tl.store(part + tl.program_id(0) * 2 + 1, tl.sum(tl.where(used, entropy * SHARE_OF_SIDE * weight, 0.0), 0))
 
 
 @triton.jit
@@ -125,7 +127,7 @@ def _backward_kernel(
         left, top, right, bottom,
     )  # fmt: skip
     by_box = -tl.load(scale) * weight * stride
-    by_entropy = tl.load(scale + 1) * weight * 0.25
+    by_entropy = tl.load(scale + 1) * weight * SHARE_OF_SIDE
     _store_side(gradient, sides, base, used, (x - left) / stride, -by_left * by_box, by_entropy, bins, BLOCK_B)
     _store_side(gradient, sides, base + bins, used, (y - top) / stride, -by_top * by_box, by_entropy, bins, BLOCK_B)
     _store_side(

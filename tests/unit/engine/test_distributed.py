@@ -84,7 +84,7 @@ def test_p17_two_ranks_stop_at_the_same_step_and_go_on_from_one_file(tmp_path: P
     names = {file.name for file in (stopped / "run" / "weights").iterdir()}
     assert names <= {"last.pt", "last-previous.pt", "best.pt"}
     position = read_training_checkpoint(stopped / "run" / "weights" / "last.pt")["training"]["progress"]
-    assert (str(position["epoch"]), str(position["batch"])) == places[0]
+    assert (str(position["epoch"] + 1), str(position["batch"])) == places[0]
 
     train_with_two_ranks(stopped, tiny_data, epochs=20, resume=str(stopped / "run"))
     one, two = (read_training_checkpoint(folder / "run" / "weights" / "last.pt") for folder in (straight, stopped))
