@@ -7,6 +7,7 @@ to read, and a watcher, which reads nothing, ends the process when one of them h
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,11 +60,13 @@ class ReadWatch:
         self._thread.join()
 
     def _watch(self) -> None:
+        looks: Counter[tuple[int, tuple[str, float]]] = Counter()
         while not self._closed.wait(self._timeout_s / LOOKS_A_TIMEOUT):
-            for path, since in list(_reading.values()):
-                waited_s = time.monotonic() - since
-                if waited_s > self._timeout_s:
-                    _give_up(path, waited_s)
+            # Looks are counted, not seconds: while the process is paused, it does not wait for a file.
+            looks = Counter({entry: looks[entry] + 1 for entry in list(_reading.items())})
+            for (_, (path, _)), count in looks.items():
+                if count > LOOKS_A_TIMEOUT:
+                    _give_up(path, self._timeout_s)
 
 
 def _give_up(path: str, waited_s: float) -> None:

@@ -5,6 +5,8 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -129,3 +131,21 @@ with ReadWatch(1), reading("folder"):
 """
     done = run(program=("-c", script))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_that_is_paused_waits_for_no_file() -> None:
+    script = """
+import time
+from yolov9.read_watch import ReadWatch, reading
+with ReadWatch(1), reading("file"):
+    print("reading", flush=True)
+    for _ in range(2):
+        time.sleep(0.3)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(10) == 0

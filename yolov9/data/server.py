@@ -24,6 +24,7 @@ from typing import Any
 
 import cv2
 
+from yolov9.awake_clock import AwakeClock
 from yolov9.data.parts import SharedParts
 from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, MAX_WORKERS, NOTHING, Task, become_worker, parent_is, work
 
@@ -63,7 +64,7 @@ class Worker:
     doing: deque[Attempt] = field(default_factory=deque)
     """Tasks that it has been sent, the one being worked on first."""
     since: float = 0.0
-    """When the first of them began (monotonic)."""
+    """When the first of them began (of the server's clock)."""
     killed_at: float | None = None
     hung_s: float = 0.0
     """How long it had been at the task when it was killed for hanging."""
@@ -89,8 +90,10 @@ class Server:
         self._generation = 0
         self._draining = False
         self._deaths = 0
+        self._clock = AwakeClock()
+        """Read in every round, so that workers do not count as hung when all of the job was paused."""
         self._stuck_since: float | None = None
-        """Since when nothing was finished while workers hung (monotonic)."""
+        """Since when nothing was finished while workers hung (of the clock)."""
         self._poll = select.poll()
         self._poll.register(self._trainer, select.POLLIN)
 
@@ -146,7 +149,7 @@ class Server:
 
     def _give(self, worker: Worker, attempt: Attempt) -> None:
         if not worker.doing:
-            worker.since = time.monotonic()
+            worker.since = self._clock.now()
         worker.doing.append(attempt)
         with contextlib.suppress(OSError):  # it has just died, which its end of the connection will tell
             worker.connection.send(attempt.task.pack())
@@ -161,7 +164,7 @@ class Server:
             self._bury(worker)
             return
         attempt = worker.doing.popleft()
-        worker.since = time.monotonic()
+        worker.since = self._clock.now()
         self._deaths = 0
         self._stuck_since = None
         if answer != DONE:
@@ -211,10 +214,10 @@ class Server:
         if self._deaths >= DEATHS_WITHOUT_PROGRESS:
             return True
         stuck = self._stuck_since
-        return stuck is not None and time.monotonic() - stuck > TIMEOUTS_WITHOUT_PROGRESS * self._timeout_s
+        return stuck is not None and self._clock.now() - stuck > TIMEOUTS_WITHOUT_PROGRESS * self._timeout_s
 
     def _look_for_hung(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         for worker in list(self._workers.values()):
             if worker.killed_at is not None and now - worker.killed_at > GIVE_UP_KILL_S:
                 self._bury(worker, stuck=True)
@@ -237,7 +240,7 @@ class Server:
             self._tell({"event": "fewer", "workers": self._wanted, "text": str(error)})
         for worker in active[self._wanted :]:
             if not worker.doing:
-                worker.killed_at = time.monotonic()
+                worker.killed_at = self._clock.now()
                 os.kill(worker.pid, signal.SIGKILL)
         self._distribute()
 

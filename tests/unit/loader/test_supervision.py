@@ -18,6 +18,7 @@ import pytest
 
 from yolov9.data.failures import LoaderError
 from yolov9.data.loader import open_loader
+from yolov9.data.server import TIMEOUTS_WITHOUT_PROGRESS
 from yolov9.errors import DataError
 
 
@@ -142,6 +143,29 @@ def test_p06_a_hung_worker_is_named_with_its_file_and_the_epoch_goes_on(new_data
     assert "hung" in caplog.text
     assert "p002.png" in caplog.text
     assert "--worker-timeout" in caplog.text
+
+
+def test_a_job_that_was_paused_has_no_hung_workers(new_data_set, settings, children, caplog):
+    """As `docker pause` does it: for longer than the job would wait for a mount, while a picture is being read."""
+    timeout_s = 1.6
+    index, images = new_data_set(12)
+    picture, pipe_path = (images / "p002.png").rename(images.parent / "picture.png"), images / "p002.png"
+    os.mkfifo(pipe_path)
+    with open_loader(settings(index=index, timeout_s=timeout_s, workers=1)) as loader:
+        batches = loader.epoch(0)
+        reading = next(batches)
+        with pipe_path.open("wb") as pipe:  # waits for the worker that reads it
+            paused = children()
+            for pid in paused:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep((TIMEOUTS_WITHOUT_PROGRESS + 0.2) * timeout_s)
+            for pid in paused:
+                os.kill(pid, signal.SIGCONT)
+            pipe.write(picture.read_bytes())
+            picture.rename(pipe_path)
+        count = len(reading.images) + sum(len(batch.images) for batch in released(batches))
+    assert count == 12
+    assert "hung" not in caplog.text
 
 
 def test_p06_a_mount_that_hangs_ends_the_run_long_before_each_picture_was_waited_for(new_data_set, settings):
