@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from entrypoint.help_text import COMMANDS, help_text
 from entrypoint.stop_signals import stop_is_interrupt
 from yolov9.errors import ExitCode, UserError
-from yolov9.logs import LOG, drop_output, setup_logging
+from yolov9.logs import LOG, drop_output, flush_output, setup_logging
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with stop_is_interrupt():
                 return _dispatch(words)
         finally:
-            sys.stdout.flush()  # While its errors can be caught; Python does it again when it ends.
+            flush_output()
     except BrokenPipeError:
         drop_output()
         return 128 + signal.SIGPIPE

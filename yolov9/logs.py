@@ -4,7 +4,11 @@ output."""
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from yolov9.errors import ExitCode, UserError
 
 LOG = logging.getLogger("yolov9")
 LINES_KEPT = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
@@ -39,13 +43,45 @@ def setup_logging(*, quiet: bool = False) -> None:
 
 
 def show_result(line: str) -> None:
-    """Prints a line of what a command was asked for to standard output, also with `--quiet`."""
+    """Prints a line of what a command was asked for to standard output, also with `--quiet`.
+
+    Raises:
+        UserError: it is a file on a full disk, or the like.
+    """
     try:
-        print(line.translate(CONTROLS), flush=True)
+        with _output_errors():
+            print(line.translate(CONTROLS), flush=True)
     except BrokenPipeError:
         drop_output()
 
 
+def flush_output() -> None:
+    """Writes what was printed, while errors of it can be caught; Python does it again when it ends.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        UserError: it cannot be written.
+    """
+    with _output_errors():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_output()
+        raise UserError(
+            found=f"standard output could not be written: {error.strerror}",
+            needed="a terminal, a pipe, or a file with free space",
+            remedy="free some space, or send the output elsewhere",
+            exit_code=ExitCode.OUTPUT_NOT_WRITABLE,
+        ) from None
+
+
 def drop_output() -> None:
-    """Sends further output nowhere: who reads it, such as `head`, has seen enough."""
+    """Sends further output nowhere: who reads it, such as `head`, has seen enough, or it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

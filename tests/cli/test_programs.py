@@ -156,3 +156,20 @@ runpy.run_module({module!r}, run_name="__main__")
 """
     words = ["--help"] if module == "entrypoint" else []
     assert run(*words, program=("-c", script)).returncode == exit_code
+
+
+@pytest.mark.parametrize("print_it", ["show_result('scores')", "print('help'); flush_output()"])
+def test_a_result_that_cannot_be_written_is_no_internal_error(run: Run, print_it: str) -> None:
+    """Onto a full disk, as `val … > scores.txt` does it."""
+    script = f"""
+import os, sys
+from yolov9.errors import UserError
+from yolov9.logs import flush_output, show_result
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+try:
+    {print_it}
+except UserError as error:
+    sys.exit(int(error.exit_code))
+"""
+    done = run(program=("-c", script), PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stderr) == (73, "")
