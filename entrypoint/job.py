@@ -33,15 +33,18 @@ def run_job(command: str, argv: Sequence[str]) -> int:
     """
     request, run_dir = prepare_request(command, argv)
     setup_logging(quiet=request.settings.quiet)
+    goes_on = run_dir is not None
     if run_dir is None:
         _say_unfinished(request)
         run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
     else:
         check_writable(run_dir)
+    saved_at_ns = _saved_at_ns(run_dir)
     ending, plan = _run_once(request, run_dir)
     if ending.exit_code == ExitCode.DIVERGED and plan.value("amp") != "off":
         LOG.warning("half precision may be the cause: back to the last checkpoint, and on with --amp off")
-        ending, _ = _run_once(_in_float32(request, run_dir, plan), run_dir)
+        own = goes_on or _saved_at_ns(run_dir) != saved_at_ns
+        ending, _ = _run_once(_in_float32(request, plan, interrupted_run(run_dir) if own else ""), run_dir)
     say_resumable(ending, run_dir)
     return ending.exit_code
 
@@ -70,13 +73,21 @@ def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
     return ending, plan
 
 
-def _in_float32(request: JobRequest, run_dir: Path, plan: Plan) -> JobRequest:
-    """The same job without half precision, from its last checkpoint on, or from the start when it has none."""
+def _in_float32(request: JobRequest, plan: Plan, checkpoint: str) -> JobRequest:
+    """The same job without half precision, from its last checkpoint on, or from the start when it has none ("")."""
     source = Source(value="off", source=f"diverged in {plan.value('amp')}")
     settings = request.settings
     assert isinstance(settings, TrainSettings), "only a training diverges"
-    settings = replace(settings, amp="off", resume=interrupted_run(run_dir))
+    settings = replace(settings, amp="off", resume=checkpoint)
     return replace(request, settings=settings, given={**request.given, "amp": source})
+
+
+def _saved_at_ns(run_dir: Path) -> int:
+    """When last.pt was written: with `--exist-ok` the one that lies there may be of another run."""
+    try:
+        return (run_dir / "weights" / "last.pt").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _copy_of_data(request: JobRequest, plan: Plan) -> AbstractContextManager[str]:

@@ -70,3 +70,13 @@ def test_without_a_checkpoint_it_starts_again_and_without_half_precision_it_ends
     assert done.stderr.count("on with --amp off") == 1
     assert done.stderr.count("found:  the ") == 2
     assert not list((tmp_path / "runs" / "train" / "exp" / "weights").iterdir())
+
+
+def test_the_checkpoint_of_another_run_in_the_same_folder_is_not_gone_on_from(train: Run, tmp_path: Path) -> None:
+    assert train("--epochs", "1", "--amp", "off").returncode == 0
+    recipe = tmp_path / "steep.yaml"
+    recipe.write_text("lr0: 1.0e+30\nwarmup_bias_lr: 1.0e+30\n")
+    done = train("--epochs", "9", "--amp", "bf16", "--hyp", str(recipe), "--exist-ok", "--name", "exp")
+    assert done.returncode == 76, done.stderr
+    assert done.stderr.count("on with --amp off") == 1
+    assert "resuming" not in done.stderr
