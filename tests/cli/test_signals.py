@@ -12,7 +12,8 @@ import pytest
 from entrypoint.supervise import reap_group
 
 SUPERVISOR = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 from entrypoint.supervise import explain, supervise
 from yolov9.logs import setup_logging
 setup_logging()
