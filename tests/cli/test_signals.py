@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ import pytest
 from entrypoint.supervise import reap_group
 
 SUPERVISOR = """
-import signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+import sys
 from entrypoint.supervise import explain, supervise
 from yolov9.logs import setup_logging
 setup_logging()
@@ -91,8 +91,19 @@ def test_p17_a_stop_reaches_the_trainer_and_its_exit_code_comes_back(start: Star
     assert process.wait(30) == 75
 
 
+@contextmanager
+def hangup(action: signal.Handlers) -> Iterator[None]:
+    """What is started in this context does this with SIGHUP, however the tests themselves were started."""
+    former = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_a_closed_terminal_is_one_stop_however_often_it_is_told(start: Start) -> None:
-    process = start(DEAF)
+    with hangup(signal.SIG_DFL):
+        process = start(DEAF)
     wait_for(process, "ready")
     process.send_signal(signal.SIGHUP)
     wait_for(process, "heard")
@@ -105,14 +116,11 @@ def test_a_closed_terminal_is_one_stop_however_often_it_is_told(start: Start) ->
 
 
 def test_under_nohup_a_closed_terminal_changes_nothing(start: Start) -> None:
-    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hangup(signal.SIG_IGN):
         process = start(
             "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3)); print('ready', flush=True); "
             "signal.pause()"
         )
-    finally:
-        signal.signal(signal.SIGHUP, former)
     wait_for(process, "ready")
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGUSR1)
