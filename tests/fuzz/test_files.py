@@ -165,6 +165,7 @@ def test_label_files(endings: Any, in_folder: Path, mutate: Mutate, validate: Ca
         content = mutate(rng, good)
         (in_folder / "set/labels/val/x.txt").write_bytes(content)
         endings.run(content, validate)
+    assert endings.count == 90
 
 
 def encoded(ending: str) -> bytes:
@@ -182,6 +183,7 @@ def test_pictures(endings: Any, in_folder: Path, mutate: Mutate, validate: Calla
     for number in range(24):
         (in_folder / f"set/images/val/x{ending}").write_bytes(mutate(rng, good))
         endings.run((ending, number), validate)
+    assert endings.count == 24
 
 
 def png_that_claims(width: int, height: int) -> bytes:

@@ -69,22 +69,20 @@ def test_loss_and_gradient_never_wait_for_the_device():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_recorded_step_equals_the_plain_one_for_new_targets(dtype):
     with side_stream(torch.device("cuda", 0)):
-        _compare_replays(_loss(), _maps(dtype), _table(1))
-
-
-def _compare_replays(loss, maps, table):
-    for _ in range(2):
-        torch.autograd.grad(loss(maps, table)[0], _flat(maps))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
-        total, items = loss(maps, table)
-        gradients = torch.autograd.grad(total, _flat(maps))
-    for seed, count in ((2, 100), (3, 0), (4, 17)):
-        table.copy_(_table(seed, count))
-        graph.replay()
-        plain_total, plain_items = loss(maps, table)
-        plain = torch.autograd.grad(plain_total, _flat(maps))
-        torch.testing.assert_close((total, items, *gradients), (plain_total, plain_items, *plain), rtol=0, atol=0)
+        loss, maps, table = _loss(), _maps(dtype), _table(1)
+        for _ in range(2):
+            torch.autograd.grad(loss(maps, table)[0], _flat(maps))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+            total, items = loss(maps, table)
+            gradients = torch.autograd.grad(total, _flat(maps))
+        for seed, count in ((2, 100), (3, 0), (4, 17)):
+            table.copy_(_table(seed, count))
+            graph.replay()
+            plain_total, plain_items = loss(maps, table)
+            plain = torch.autograd.grad(plain_total, _flat(maps))
+            assert torch.equal(total, plain_total), (seed, count)
+            torch.testing.assert_close((items, *gradients), (plain_items, *plain), rtol=0, atol=0)
 
 
 def test_loss_on_the_gpu_equals_that_on_the_cpu():

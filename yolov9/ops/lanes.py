@@ -1,8 +1,9 @@
 """Independent parts of a network on CUDA streams of their own.
 
-Most kernels of a small batch fill a part of the GPU only. The auxiliary branch of a dual model and the two branches of
-a detection head do not wait for each other, so their kernels may run side by side; autograd runs the backward pass of
-an operation on the stream of its forward pass. In a CUDA graph the streams become branches that cost nothing.
+Most kernels of a small batch fill a part of the GPU only. The auxiliary part of a dual model and its loss, the head of a
+level and the layers after it do not wait for each other, so their kernels may run side by side; autograd runs the
+backward pass of an operation on the stream of its forward pass. In a CUDA graph the streams become branches that cost
+nothing.
 
 A tensor that one stream makes and another reads is reported to the caching allocator, which in a graph then never gives
 its memory to anything else. So only few and long-lived tensors should cross.

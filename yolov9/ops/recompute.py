@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 LEAST_BYTES = 24 * 10**6
-"""Smaller activations are kept: a fifth of the memory (yolov9-s, 640 px, batch 64), and a third of the time that making
-all of them again takes, because small kernels are slow for what they do."""
+"""Smaller activations are kept: by calculation a fifth of the memory (yolov9-s, 640 px, batch 64), and a quarter of the
+time of the kernels that make all of them again, because small kernels are slow for what they do."""
 
 
 @dataclass(eq=False)
