@@ -1,7 +1,7 @@
 """Independent parts of a network on CUDA streams of their own.
 
-Most kernels of a small batch fill a part of the GPU only. The auxiliary part of a dual model and its loss, the head of a
-level and the layers after it do not wait for each other, so their kernels may run side by side; autograd runs the
+Most kernels of a small batch fill a part of the GPU only. The auxiliary part of a dual model and its loss, the head of
+a level and the layers after it do not wait for each other, so their kernels may run side by side; autograd runs the
 backward pass of an operation on the stream of its forward pass. In a CUDA graph the streams become branches that cost
 nothing.
 
