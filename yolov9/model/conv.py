@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from yolov9.model.norm_act import norm_silu, two_norms_silu
 from yolov9.ops.convolution import convolve
+from yolov9.ops.fan_out import fan_out
 from yolov9.ops.join import Join
 from yolov9.ops.lanes import Lane
 from yolov9.ops.recompute import is_remembered
@@ -71,8 +72,9 @@ class RepConvUnit(nn.Module):
             return norm_silu(convolve(x, self.conv), None)
         # An input that is made again would be made twice: streams do not share it.
         lane = Lane("narrow branch", wanted=x.numel() <= BESIDE_ELEMENTS and not is_remembered(x))
+        to_wide, to_narrow = fan_out(x)
         with lane.run([x]):
-            second = convolve(x, narrow.conv)
-        first = convolve(x, wide.conv)
+            second = convolve(to_narrow, narrow.conv)
+        first = convolve(to_wide, wide.conv)
         lane.join([second])
         return two_norms_silu(first, wide.bn, second, narrow.bn)

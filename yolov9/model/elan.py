@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from yolov9.model.conv import ConvUnit, RepConvUnit
+from yolov9.ops.fan_out import fan_out
 from yolov9.ops.join import Join
 
 
@@ -16,7 +17,9 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor, join: Join | None = None) -> Tensor:
         """B x C x H x W -> the same shape; with `join` the result is its next part and not needed elsewhere."""
-        result: Tensor = self.cv2(self.cv1(x), residual=x, join=join, dense_from=0 if join is None else None)
+        to_units, residual = fan_out(x)
+        inner = self.cv1(to_units)
+        result: Tensor = self.cv2(inner, residual=residual, join=join, dense_from=0 if join is None else None)
         return result
 
 
@@ -36,10 +39,11 @@ class RepNCSP(nn.Module):
         """B x c_in x H x W -> B x c_out x H x W."""
         join = Join(self.joined)
         # Without bottlenecks the first unit is a part itself.
-        inner = self.cv1(x) if len(self.m) else self.cv1(x, join=join, dense_from=None)
+        to_first, to_second = fan_out(x)
+        inner = self.cv1(to_first) if len(self.m) else self.cv1(to_first, join=join, dense_from=None)
         for number, bottleneck in enumerate(self.m, 1):
             inner = bottleneck(inner, join if number == len(self.m) else None)
-        self.cv2(x, join=join, dense_from=None)
+        self.cv2(to_second, join=join, dense_from=None)
         result: Tensor = self.cv3(join.result())
         return result
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from yolov9.ops.fan_out import GradientParts
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act_triton import (
     activate_kernel,
@@ -22,6 +23,8 @@ from yolov9.ops.rows import as_rows, empty_rows
 
 COLUMN_BLOCKS = 1024
 """Counters of finished programs, one for each block of columns: 16,384 channels in blocks of 16."""
+MOST_PARTS = 3
+"""Parts of the gradient of a dense result that the kernels add up: what a bottleneck's input gets back."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class _NormAct(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.has_residual, ctx.dense_from = residual is not None, dense_from or 0
         ctx.parameters = [(branch.gamma, branch.beta) for branch in branches]
+        ctx.parts = GradientParts(flat[0])
         return _activate(branches, residual, slot[0], dense_from), slot[0]
 
     @staticmethod
@@ -142,51 +146,81 @@ class _NormAct(torch.autograd.Function):
         dense, joined = gradients
         if dense is None and joined is None:
             return (None,) * (4 + 3 * len(ctx.parameters))
+        parts = ctx.parts.take() if dense is None else [dense, *ctx.parts.take()]
+        incoming = _Incoming(joined, _at_most(MOST_PARTS, parts), ctx.dense_from)
         saved = ctx.saved_tensors
         branches = [_Branch(*saved[start : start + 5]) for start in range(0, len(saved), 5)]
         in_place = all(p.grad is not None for pair in ctx.parameters for p in pair)
         targets = [p.grad if in_place else p for pair in ctx.parameters for p in pair]
-        dys, sums = _gradients(branches, dense, joined, ctx.dense_from, targets, in_place)
-        flat: list[Tensor | None] = [_add(dense, joined) if ctx.has_residual else None, None, None, None]
+        dys, sums, total = _gradients(branches, incoming, targets, in_place, total_wanted=ctx.has_residual)
+        flat: list[Tensor | None] = [total if ctx.has_residual else None, None, None, None]
         for index, dy in enumerate(dys):
             flat += [dy, None, None] if in_place else [dy, sums[index + 1], sums[0]]
         return tuple(flat)
 
 
-def _add(dense: Tensor | None, joined: Tensor | None) -> Tensor | None:
-    return dense + joined if dense is not None and joined is not None else (joined if dense is None else dense)
+@dataclass(frozen=True)
+class _Incoming:
+    """What came back for a result: for its slice in a concatenation, and for its columns from `dense_from` on."""
+
+    joined: Tensor | None
+    dense: Sequence[Tensor]
+    """Up to MOST_PARTS parts of a sum."""
+    dense_from: int
+
+    def only(self) -> Tensor | None:
+        """Returns the gradient where it is one tensor."""
+        parts = [part for part in (self.joined, *self.dense) if part is not None]
+        return parts[0] if len(parts) == 1 else None
+
+    def arguments(self, unused: Tensor) -> tuple[list[Tensor], list[int], dict[str, int]]:
+        """Tensors, row strides and kind as the kernels take them; `unused` stands for tensors that do not exist."""
+        dense = [*self.dense, *(MOST_PARTS - len(self.dense)) * [None]]
+        rows = [(unused, 1) if part is None else as_rows(part) for part in (self.joined, *dense)]
+        kind = {"HAS_JOINED": self.joined is not None, "DENSE_PARTS": len(self.dense)}
+        return [tensor for tensor, _ in rows], [*(stride for _, stride in rows), self.dense_from], kind
+
+
+def _at_most(count: int, parts: list[Tensor]) -> list[Tensor]:
+    """Adds up parts of a sum until no more than `count` are left."""
+    return parts if len(parts) <= count else [*parts[: count - 1], torch.stack(parts[count - 1 :]).sum(0)]
 
 
 def _gradients(
     branches: Sequence[_Branch],
-    dense: Tensor | None,
-    joined: Tensor | None,
-    dense_from: int,
+    incoming: _Incoming,
     parameter_gradients: Sequence[Tensor],
     in_place: bool,
-) -> tuple[list[Tensor], Tensor]:
-    """Gradients of the convolution outputs, and column sums of g and g * xhat of each branch."""
+    *,
+    total_wanted: bool,
+) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """Gradients of the convolution outputs, column sums of g and g * xhat of each branch, and the gradient of the
+    result, which is None where it is not wanted."""
     y = branches[0].y
     columns = y.shape[1]
     rows = y.numel() // columns
-    g_dense, dense_stride = (y, columns) if dense is None else as_rows(dense)
-    g_joined, joined_stride = (y, columns) if joined is None else as_rows(joined)
     both = (*branches[0].arguments(), *branches[-1].arguments())
     targets = (*parameter_gradients[:2], *parameter_gradients[-2:])
-    kind = {"BRANCHES": len(branches), "HAS_JOINED": joined is not None, "HAS_DENSE": dense is not None}
-    strides = (joined_stride, dense_stride, dense_from)
-
+    # Reading three parts twice takes longer than writing their sum and reading that.
+    total = incoming.only()
+    writes_total = total is None and (total_wanted or len(incoming.dense) == MOST_PARTS)
+    if writes_total:
+        total = empty_rows(y, columns)
     how = sum_launch(rows, columns)
     part = torch.empty((how.splits, len(branches) + 1, columns), device=y.device, dtype=torch.float32)
     sums = torch.empty((len(branches) + 1, columns), device=y.device, dtype=torch.float32)
+    tensors, strides, kind = incoming.arguments(y)
     gradient_sums_kernel[how.grid](
-        part, sums, counters(y.device), g_joined, g_dense, *targets, *both,
-        rows, columns, how.splits, how.rows_per_split, *strides, **kind, ACCUMULATE=in_place, **how.options,
+        part, sums, y if total is None else total, counters(y.device), *tensors, *targets, *both,
+        rows, columns, how.splits, how.rows_per_split, *strides,
+        BRANCHES=len(branches), HAS_TOTAL=writes_total, ACCUMULATE=in_place, **kind, **how.options,
     )  # fmt: skip
+    if total is not None and writes_total:
+        tensors, strides, kind = _Incoming(None, [total], 0).arguments(y)
     outputs = [torch.empty_like(branch.y, memory_format=torch.channels_last) for branch in branches]
     grid, options = launch(rows, columns)
     gradient_kernel[grid](
-        outputs[0], outputs[-1], sums, g_joined, g_dense, *both, rows, columns, *strides,
-        **kind, **options,
+        outputs[0], outputs[-1], sums, *tensors, *both, rows, columns, *strides,
+        BRANCHES=len(branches), **kind, **options,
     )  # fmt: skip
-    return outputs, sums
+    return outputs, sums, total if total_wanted else None

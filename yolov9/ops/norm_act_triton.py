@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 
+from yolov9.ops.silu_triton import sigmoid, silu_slope
+
 TILE_ELEMENTS = 4096
 """Elements of one tile: 32 values a thread at TILE_WARPS."""
 TILE_WARPS = 4
@@ -41,6 +43,9 @@ LAST_ELEMENTS = 2048
 """Elements of the tile of partial results that the last step of a reduction takes at a time."""
 TILES_PER_PROGRAM = 4
 """Tiles that a program of a reduction works on at the least, so that small tensors have few partial results."""
+
+LAST_UNROLL = tl.constexpr(4)
+"""Rounds of the last step of a reduction whose loads are on their way at a time."""
 
 
 def tile_shape(columns: int, elements: int = TILE_ELEMENTS, most_columns: int = MAX_BLOCK_C) -> tuple[int, int]:
@@ -201,7 +206,7 @@ def activate_kernel(
     if BRANCHES == 2:
         off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
         s += off2 * (_column(rstd2, offs_c, in_c) * _column(gamma2, offs_c, in_c)) + _column(beta2, offs_c, in_c)
-    out = s * _sigmoid(s)
+    out = s * sigmoid(s)
     if HAS_RESIDUAL:
         at_residual = _rows_at(row, offs_p, residual_stride) + offs_c[None, :]
         out += tl.load(residual + at_residual, mask=inside, other=0.0).to(tl.float32)
@@ -213,52 +218,30 @@ def activate_kernel(
 
 
 @triton.jit
+def _dense_part(part, row, offs_p, offs_c, inside, stride, dense_from):
+    at = _rows_at(row, offs_p, stride) + (offs_c - dense_from)[None, :]
+    return tl.load(part + at, mask=inside & (offs_c >= dense_from)[None, :], other=0.0).to(tl.float32)
+
+
+@triton.jit
 def _incoming(
-    g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
-    HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
+    g_joined, g_dense, g_second, g_third, row, offs_p, offs_c, inside,
+    joined_stride, dense_stride, second_stride, third_stride, dense_from,
+    HAS_JOINED: tl.constexpr, DENSE_PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the result: what came back through the slice plus what came back through the dense copy."""
+    """Gradient of the result: what came back through the slice plus what came back through the dense copy, in parts."""
     if HAS_JOINED:
         at = _rows_at(row, offs_p, joined_stride) + offs_c[None, :]
         g = tl.load(g_joined + at, mask=inside, other=0.0).to(tl.float32)
-        if HAS_DENSE:
-            at = _rows_at(row, offs_p, dense_stride) + (offs_c - dense_from)[None, :]
-            g += tl.load(g_dense + at, mask=inside & (offs_c >= dense_from)[None, :], other=0.0).to(tl.float32)
+        if DENSE_PARTS > 0:
+            g += _dense_part(g_dense, row, offs_p, offs_c, inside, dense_stride, dense_from)
     else:
-        at = _rows_at(row, offs_p, dense_stride) + (offs_c - dense_from)[None, :]
-        g = tl.load(g_dense + at, mask=inside & (offs_c >= dense_from)[None, :], other=0.0).to(tl.float32)
+        g = _dense_part(g_dense, row, offs_p, offs_c, inside, dense_stride, dense_from)
+    if DENSE_PARTS > 1:
+        g += _dense_part(g_second, row, offs_p, offs_c, inside, second_stride, dense_from)
+    if DENSE_PARTS > 2:
+        g += _dense_part(g_third, row, offs_p, offs_c, inside, third_stride, dense_from)
     return g
-
-
-COMPILED = tl.constexpr(isinstance(_column, triton.JITFunction))
-"""False in Triton's interpreter, which knows no instructions of a GPU."""
-LAST_UNROLL = tl.constexpr(4)
-"""Rounds of the last step of a reduction whose loads are on their way at a time."""
-LOG2_E = tl.constexpr(1.4426950408889634)
-
-
-@triton.jit
-def _sigmoid(s):
-    """1 / (1 + exp(-s)) by the card's own exp2 and reciprocal, 2**-22 off at most (PTX ISA, ex2.approx, rcp.approx).
-
-    tl.sigmoid takes 7 instructions more, of 25 an element in the loop of `gradient_sums_kernel` (compiled for 9.0).
-    """
-    if COMPILED:
-        power = tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [s * -LOG2_E], dtype=tl.float32, is_pure=True, pack=1
-        )
-        return tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [1.0 + power], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:
-        return tl.sigmoid(s)
-
-
-@triton.jit
-def _silu_slope(s):
-    """Derivative of SiLU: sig + sig * (s - s * sig), two instructions."""
-    sig = _sigmoid(s)
-    return sig + sig * (s - s * sig)
 
 
 @triton.jit
@@ -271,22 +254,28 @@ def _hand_on(sums, gradient, column, in_c, ACCUMULATE: tl.constexpr):
 
 @triton.jit
 def _add_tile(
-    sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, inside,
-    columns, joined_stride, dense_stride, dense_from,
-    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
+    sum_g, sum_1, sum_2, total, g_joined, g_dense, g_second, g_third,
+    y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, inside,
+    columns, joined_stride, dense_stride, second_stride, third_stride, dense_from,
+    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, DENSE_PARTS: tl.constexpr, HAS_TOTAL: tl.constexpr,
 ):  # fmt: skip
     """Adds g and g * (y - mean) of a tile; b1 is the sum of all shifts. Outside, g is 0 and nothing is added."""
     g = _incoming(
-        g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
-        HAS_JOINED, HAS_DENSE,
+        g_joined, g_dense, g_second, g_third, row, offs_p, offs_c, inside,
+        joined_stride, dense_stride, second_stride, third_stride, dense_from, HAS_JOINED, DENSE_PARTS,
     )  # fmt: skip
     at = _rows_at(row, offs_p, columns) + offs_c[None, :]
+    if HAS_TOTAL:
+        # The sums are those of what is written, so that they agree with what `gradient_kernel` reads.
+        rounded = g.to(total.dtype.element_ty)
+        tl.store(total + at, rounded, mask=inside)
+        g = rounded.to(tl.float32)
     off1 = tl.load(y1 + at, mask=inside, other=0.0).to(tl.float32) - m1
     s = off1 * a1 + b1
     if BRANCHES == 2:
         off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - m2
         s += off2 * a2
-    g *= _silu_slope(s)
+    g *= silu_slope(s)
     sum_g += g
     sum_1 += g * off1
     if BRANCHES == 2:
@@ -296,13 +285,17 @@ def _add_tile(
 
 @triton.jit(do_not_specialize=["rows", "splits", "rows_per_split"])
 def gradient_sums_kernel(
-    part, sums, counters, g_joined, g_dense, dgamma1, dbeta1, dgamma2, dbeta2,
+    part, sums, total, counters, g_joined, g_dense, g_second, g_third, dgamma1, dbeta1, dgamma2, dbeta2,
     y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
-    rows, columns, splits, rows_per_split, joined_stride, dense_stride, dense_from,
-    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr, ACCUMULATE: tl.constexpr,
+    rows, columns, splits, rows_per_split, joined_stride, dense_stride, second_stride, third_stride, dense_from,
+    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, DENSE_PARTS: tl.constexpr, HAS_TOTAL: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
     STAGES: tl.constexpr, LAST_BLOCK_P: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Column sums of g and of g * xhat of each branch; added to the parameters' gradients where they exist."""
+    """Column sums of g and of g * xhat of each branch; added to the parameters' gradients where they exist.
+
+    With HAS_TOTAL the sum of all that came back is written to `total`, rows of `columns`.
+    """
     block, split = tl.program_id(0), tl.program_id(1)
     offs_c = block * BLOCK_C + tl.arange(0, BLOCK_C)
     offs_p = tl.arange(0, BLOCK_P)
@@ -324,14 +317,18 @@ def gradient_sums_kernel(
     full = last - (last - first) % BLOCK_P
     for row in tl.range(first, full, BLOCK_P, num_stages=STAGES):
         sum_g, sum_1, sum_2 = _add_tile(
-            sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, in_c[None, :],
-            columns, joined_stride, dense_stride, dense_from, BRANCHES, HAS_JOINED, HAS_DENSE,
+            sum_g, sum_1, sum_2, total, g_joined, g_dense, g_second, g_third,
+            y1, y2, m1, a1, b1, m2, a2, row, offs_p, offs_c, in_c[None, :],
+            columns, joined_stride, dense_stride, second_stride, third_stride, dense_from,
+            BRANCHES, HAS_JOINED, DENSE_PARTS, HAS_TOTAL,
         )  # fmt: skip
     if full < last:
         inside = (full + offs_p < last)[:, None] & in_c[None, :]
         sum_g, sum_1, sum_2 = _add_tile(
-            sum_g, sum_1, sum_2, g_joined, g_dense, y1, y2, m1, a1, b1, m2, a2, full, offs_p, offs_c, inside,
-            columns, joined_stride, dense_stride, dense_from, BRANCHES, HAS_JOINED, HAS_DENSE,
+            sum_g, sum_1, sum_2, total, g_joined, g_dense, g_second, g_third,
+            y1, y2, m1, a1, b1, m2, a2, full, offs_p, offs_c, inside,
+            columns, joined_stride, dense_stride, second_stride, third_stride, dense_from,
+            BRANCHES, HAS_JOINED, DENSE_PARTS, HAS_TOTAL,
         )  # fmt: skip
     base = part + split * (BRANCHES + 1) * columns + offs_c
     tl.store(base, tl.sum(sum_g, 0), mask=in_c)
@@ -360,10 +357,10 @@ def gradient_sums_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def gradient_kernel(
-    dy1, dy2, sums, g_joined, g_dense,
+    dy1, dy2, sums, g_joined, g_dense, g_second, g_third,
     y1, mean1, rstd1, gamma1, beta1, y2, mean2, rstd2, gamma2, beta2,
-    rows, columns, joined_stride, dense_stride, dense_from,
-    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, HAS_DENSE: tl.constexpr,
+    rows, columns, joined_stride, dense_stride, second_stride, third_stride, dense_from,
+    BRANCHES: tl.constexpr, HAS_JOINED: tl.constexpr, DENSE_PARTS: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ) -> None:  # fmt: skip
     """Gradients of the convolution outputs, from the sums of `gradient_sums_kernel`."""
@@ -380,10 +377,10 @@ def gradient_kernel(
         off2 = tl.load(y2 + at, mask=inside, other=0.0).to(tl.float32) - _column(mean2, offs_c, in_c)
         s += off2 * a2 + _column(beta2, offs_c, in_c)
     g = _incoming(
-        g_joined, g_dense, row, offs_p, offs_c, inside, joined_stride, dense_stride, dense_from,
-        HAS_JOINED, HAS_DENSE,
+        g_joined, g_dense, g_second, g_third, row, offs_p, offs_c, inside,
+        joined_stride, dense_stride, second_stride, third_stride, dense_from, HAS_JOINED, DENSE_PARTS,
     )  # fmt: skip
-    g = g * _silu_slope(s) - _column(sums, offs_c, in_c) * per_row
+    g = g * silu_slope(s) - _column(sums, offs_c, in_c) * per_row
     slope1 = _column(sums + columns, offs_c, in_c) * (per_row * r1)
     tl.store(dy1 + at, a1 * (g - off1 * slope1), mask=inside)
     if BRANCHES == 2:

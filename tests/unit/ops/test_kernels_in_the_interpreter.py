@@ -9,7 +9,13 @@ import pytest
 
 from yolov9.ops.norm_act import triton_is_installed
 
-NAMES = ("test_draw_samples.py", "test_fused_kernels.py", "test_fused_loss.py", "test_picture_convolution.py")
+NAMES = (
+    "test_draw_samples.py",
+    "test_fan_out.py",
+    "test_fused_kernels.py",
+    "test_fused_loss.py",
+    "test_picture_convolution.py",
+)
 FOLDER = Path(__file__).parents[2] / "gpu"
 
 
