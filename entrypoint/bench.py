@@ -53,6 +53,8 @@ def run_bench(argv: Sequence[str]) -> int:
     batches = sorted(set(options.batch)) or _batches(plan)
     if plan.value("device") != "cpu":
         batches = _that_fit(facts, request, batches)
+    for note in plan.notes:
+        LOG.info("%s", note)
     LOG.info("device: %s (%s)", plan.value("device"), plan["device"].reason)
     LOG.info("workers %s x batch %s, %g seconds", workers, batches, options.seconds)
     run_dir = make_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)

@@ -16,6 +16,7 @@ from entrypoint.table import table
 from entrypoint.units import GIB, MIB, count_text, size_text
 from yolov9.config.environment import read_environment
 from yolov9.errors import ExitCode
+from yolov9.logs import show_text
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
 OLDEST_PYTHON = (3, 11)
@@ -61,11 +62,10 @@ def run_check(argv: Sequence[str]) -> int:
     here = options.root == "/"
     checks = [*machine_checks(facts), *(_allocation(facts) if here else [])]
     if options.json:
-        print(
-            json.dumps({"checks": [asdict(check) for check in checks], "facts": asdict(facts)}, indent=1, default=str)
-        )
+        data = {"checks": [asdict(check) for check in checks], "facts": asdict(facts)}
+        show_text(json.dumps(data, indent=1, default=str))
     else:
-        print(check_table(checks))
+        show_text(check_table(checks))
     return next((check.exit_code for check in checks if check.status == FAIL), 0)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from entrypoint.help_text import COMMANDS, help_text
 from entrypoint.stop_signals import stop_is_interrupt
 from yolov9.errors import ExitCode, UserError
-from yolov9.logs import LOG, drop_output, flush_output, setup_logging
+from yolov9.logs import LOG, drop_output, flush_output, setup_logging, show_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,11 +39,11 @@ def _dispatch(words: list[str]) -> int:
         from entrypoint.check import check_table, machine_checks
         from entrypoint.host import read_facts
 
-        print(help_text())
-        print(check_table(machine_checks(read_facts(folders=["runs"]))))
+        show_text(help_text())
+        show_text(check_table(machine_checks(read_facts(folders=["runs"]))))
         return 0
     if words[0] in ("help", "--help", "-h"):
-        print(help_text())
+        show_text(help_text())
         return 0
     if words[0].startswith("-"):
         words = ["train", *words]

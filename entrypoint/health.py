@@ -12,6 +12,7 @@ from entrypoint.host.shm import SHM_DIR
 from entrypoint.options import Parser
 from yolov9.config.environment import read_environment
 from yolov9.engine.heartbeat import Beat, heartbeat_name, read_heartbeat, start_ticks
+from yolov9.logs import show_text
 
 STOPPED_STATES = {"T": "is stopped by a signal", "t": "is held by a debugger"}
 """Process states of proc(5) in which a trainer makes no progress."""
@@ -74,7 +75,7 @@ def run_health(argv: Sequence[str]) -> int:
         found.append(judge(processes, beat, time.monotonic(), timeout_s=options.timeout, steps=options.steps))
     if not found:
         found.append(Health(options.steps == 0, "no job runs"))
-    print("; ".join(health.words for health in found))
+    show_text("; ".join(health.words for health in found))
     return 0 if all(health.good for health in found) else UNHEALTHY
 
 

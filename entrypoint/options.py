@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from yolov9.config.settings import FLAGS_WITHOUT_EFFECT
 from yolov9.errors import UserError
+from yolov9.logs import show_text
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
@@ -32,6 +33,10 @@ class Parser(argparse.ArgumentParser):
             needed="options as the help lists them",
             remedy=f"{self.prog} --help",
         )
+
+    def print_help(self, file: Any = None) -> None:
+        """Prints the help; argparse itself would not say that it cannot be written."""
+        show_text(self.format_help().rstrip("\n"))
 
 
 def option_fields(classes: Sequence[type]) -> dict[str, tuple[Field[Any], Any]]:

@@ -8,6 +8,7 @@ from entrypoint.prepare import plan_data, plan_job, prepare_request
 from entrypoint.request import SETTINGS
 from entrypoint.rundir import next_run_dir
 from entrypoint.table import plan_table
+from yolov9.logs import show_text
 
 
 def run_plan(argv: Sequence[str]) -> int:
@@ -24,8 +25,7 @@ def run_plan(argv: Sequence[str]) -> int:
     if run_dir is None:
         run_dir = next_run_dir(project_of(request), request.settings.name, exist_ok=request.settings.exist_ok)
     if request.report.json:
-        print(json.dumps(plan_data(request, facts, plan, run_dir), indent=1, default=str))
+        show_text(json.dumps(plan_data(request, facts, plan, run_dir), indent=1, default=str))
     else:
-        print(plan_table(plan))
-        print(f"\nresults would go to {run_dir}")
+        show_text(f"{plan_table(plan)}\n\nresults would go to {run_dir}")
     return 0

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from entrypoint.options import nearest
+from yolov9.logs import show_text
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -19,7 +20,7 @@ def run_program(argv: Sequence[str], commands: Sequence[str]) -> int:
         commands: names of our own commands, for the message about a mistyped one.
     """
     if list(argv[:2]) in (["conda", "activate"], ["source", "activate"]):
-        print(f"{' '.join(argv)}: there is nothing to activate, the environment of this image is always active")
+        show_text(f"{' '.join(argv)}: there is nothing to activate, the environment of this image is always active")
         return 0
     sys.stdout.flush()
     sys.stderr.flush()

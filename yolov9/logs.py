@@ -55,6 +55,17 @@ def show_result(line: str) -> None:
         drop_output()
 
 
+def show_text(text: str) -> None:
+    """Prints lines that are what a command was asked for, such as a table or JSON, to standard output.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        UserError: it is a file on a full disk, or the like.
+    """
+    with _output_errors():
+        print(text, flush=True)
+
+
 def flush_output() -> None:
     """Writes what was printed, while errors of it can be caught; Python does it again when it ends.
 

@@ -20,7 +20,7 @@ from entrypoint.plan.processes import fit_processes
 from entrypoint.plan.staging import plan_staging
 from entrypoint.request import JobRequest
 from entrypoint.units import size_text
-from yolov9.config.picture_size import rounded_size
+from yolov9.config.picture_size import STRIDE, rounded_size
 from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
 from yolov9.config.stages import parse_stages
 from yolov9.errors import ExitCode, UserError
@@ -55,7 +55,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     """
     notes = [*request.notes, *check_request(request)]
     devices = choose_devices(facts, request)
-    settings = _staged(request)
+    asked_size, settings = request.settings.imgsz, _staged(request)
     request = replace(request, settings=settings, device_kind="gpu" if devices.gpus else "cpu")
     share = cpu_share(facts, request, devices.ranks)
     on_gpu = bool(devices.gpus)
@@ -73,7 +73,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
         *devices.decisions,
         *describe_neighbours(facts.gpu, devices.gpus, batch.budget),
         Decision(name="ranks", value=devices.ranks, source="device", reason="one trainer process per device"),
-        *_inputs(request),
+        *_inputs(request, asked_size),
         memory.workers,
         decide_threads(share, request, int(memory.workers.value), on_gpu=on_gpu),
         *_of_training(request, amp),
@@ -144,15 +144,16 @@ def _with_decode(request: JobRequest, decode: DecodePlan) -> JobRequest:
     return request
 
 
-def _inputs(request: JobRequest) -> Iterator[Decision]:
+def _inputs(request: JobRequest, asked_size: int) -> Iterator[Decision]:
     settings = request.settings
     stages = getattr(settings, "stages", "")
-    yield Decision(
-        name="imgsz",
-        value=settings.imgsz,
-        source=request.source("stages" if stages else "imgsz"),
-        reason="the largest of all stages" if stages else "a multiple of the stride 32",
-    )
+    reason = f"a multiple of the stride {STRIDE}"
+    if stages:
+        reason = "the largest of all stages"
+    elif settings.imgsz != asked_size:
+        reason = f"{asked_size} is not a multiple of the stride {STRIDE}, the next one is taken"
+    source = request.source("stages" if stages else "imgsz")
+    yield Decision(name="imgsz", value=settings.imgsz, source=source, reason=reason)
     if isinstance(settings, TrainSettings) and stages:
         yield Decision(
             name="epochs", value=settings.epochs, source=request.source("stages"), reason="all stages together"

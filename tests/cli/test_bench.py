@@ -47,9 +47,10 @@ def test_a_sweep_leaves_a_table_a_picture_and_a_setting(run: Run, tmp_path: Path
     assert not {path.name for path in run_dir.iterdir()} - {"bench.csv", "bench.png", "plan.json"}
 
 
-def test_too_little_time_is_said(run: Run, tiny_set: Path) -> None:
-    done = run("bench", "--data", str(tiny_set), *SMALL, "--seconds", "0.1")
+def test_too_little_time_is_said_and_what_became_of_an_option_too(run: Run, tiny_set: Path) -> None:
+    done = run("bench", "--data", str(tiny_set), "--img", "60", "--device", "cpu", "--seconds", "0.1")
     assert done.returncode == 2
+    assert "--img 60: not a multiple of 32; 64 is used" in done.stderr
     assert "--seconds 0.2" in done.stderr
 
 

@@ -3,6 +3,7 @@
 import json
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,24 @@ runpy.run_module({module!r}, run_name="__main__")
 """
     words = ["--help"] if module == "entrypoint" else []
     assert run(*words, program=("-c", script)).returncode == exit_code
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [["help"], ["check"], ["check", "--json"], ["plan"], ["plan", "--json"], ["train", "--help"], ["health"], []]
+)
+def test_an_answer_onto_a_full_disk_is_refused_plainly(
+    clean_environment: dict[str, str], tmp_path: Path, words: list[str], unbuffered: str
+) -> None:
+    command = [sys.executable, "-m", "entrypoint", *words]
+    variables = {**clean_environment, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 73, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "found:  standard output could not be written: No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize("print_it", ["show_result('scores')", "print('help'); flush_output()"])

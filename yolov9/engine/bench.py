@@ -33,7 +33,7 @@ from yolov9.engine.schedule import rounded_accumulation
 from yolov9.engine.session import Session, open_session
 from yolov9.engine.stop import StopRequest
 from yolov9.errors import ExitCode, UserError
-from yolov9.logs import LOG
+from yolov9.logs import LOG, show_result
 
 EPOCHS = 1_000_000
 """The loader prepares the next epoch while one ends; the bench never comes to the last one."""
@@ -90,7 +90,8 @@ def run(settings: TrainSettings, plan: BenchPlan, run_dir: Path) -> ExitCode:
     missing = len(plan.workers) * len(plan.batches) - len(rows)
     if missing:
         LOG.warning("%d pairs of workers and batch were left out for lack of time; --seconds gives more", missing)
-    print(report_text(rows), flush=True)
+    for line in report_text(rows).splitlines():
+        show_result(line)
     write_table(rows, run_dir)
     draw_table(rows, run_dir)
     LOG.info("results: %s, %s", run_dir / CSV_FILE, run_dir / PICTURE_FILE)

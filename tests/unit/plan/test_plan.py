@@ -367,6 +367,13 @@ def test_p32_without_a_home_nothing_is_put_into_the_root_folder(facts_of: FactsO
     assert all(value.startswith("/tmp/yolov9-") for value in plan.environment_defaults.values())
 
 
+def test_a_picture_size_that_is_rounded_says_so(facts_of: FactsOf) -> None:
+    rounded, fitting = (make_plan(facts_of(), ask(f"--img {size}"))["imgsz"] for size in (60, 64))
+    assert rounded.value == fitting.value == 64
+    assert rounded.reason == "60 is not a multiple of the stride 32, the next one is taken"
+    assert "not a multiple" not in fitting.reason
+
+
 def test_stages_decide_the_largest_size_and_the_epochs(facts_of: FactsOf) -> None:
     request = ask("--stages 320:20,640:60")
     plan = make_plan(facts_of(gpus=[A10G], driver="580.65"), request)
