@@ -117,15 +117,28 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
         yield UserError(
             found=f"--decode gpu and --cache {settings.cache}",
             needed="one of them: the cache keeps what the CPU has decoded",
-            remedy="--decode gpu, or --cache alone",
+            remedy=f"--decode gpu --cache off, or --decode cpu --cache {settings.cache}",
         )
-    batch, accumulate, target = settings.batch_size, settings.accumulate, settings.optimisation_batch
-    if accumulate and batch and batch > 0 and request.was_given("optimisation_batch") and batch * accumulate != target:
+    if settings.accumulate and request.was_given("optimisation_batch"):
+        yield from _not_the_same_pictures(request, settings, settings.accumulate)
+
+
+def _not_the_same_pictures(request: JobRequest, settings: TrainSettings, accumulate: int) -> Iterator[UserError]:
+    """`--accumulate` beside a number of pictures per optimizer step, which is typed or that of a run that goes on."""
+    batch, target = settings.batch_size, settings.optimisation_batch
+    source = request.source("optimisation_batch")
+    wanted = source if source.startswith("--") else f"{target} pictures per optimizer step ({source})"
+    if batch and batch > 0 and batch * accumulate != target:
         yield UserError(
-            found=f"--batch {batch} x --accumulate {accumulate} = {batch * accumulate}, and "
-            f"--optimisation-batch {target}",
+            found=f"--batch {batch} x --accumulate {accumulate} = {batch * accumulate}, and {wanted}",
             needed="batch x accumulate equal to the optimisation batch, or two of the three options",
             remedy=f"--batch {batch} --optimisation-batch {target}",
+        )
+    elif target % accumulate:
+        yield UserError(
+            found=f"--accumulate {accumulate}, and {wanted}",
+            needed=f"a number that divides {target}",
+            remedy="leave --accumulate out",
         )
 
 

@@ -18,6 +18,7 @@ from yolov9.config.settings import (
     option,
 )
 from yolov9.config.yaml_file import YamlFileError, read_yaml
+from yolov9.engine.plan_record import RESUMED
 from yolov9.errors import ExitCode, UserError
 
 SETTINGS: dict[str, type[RunSettings]] = {"train": TrainSettings, "val": ValSettings, "detect": DetectSettings}
@@ -83,6 +84,10 @@ class JobRequest:
     def was_given(self, name: str) -> bool:
         """Says whether somebody gave this option."""
         return name in self.given
+
+    def is_of_former_start(self, name: str) -> bool:
+        """Says whether an option was given when the run was first started, and not now."""
+        return self.source(name).startswith(RESUMED)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns what was given, as stored with a run."""

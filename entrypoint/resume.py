@@ -1,18 +1,20 @@
 """Finds the run that `--resume` means and what it was asked to do."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from entrypoint.request import Source
+from entrypoint.request import JobRequest, Source
+from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import previous_of
 from yolov9.engine.find_weights import newest_run
-from yolov9.engine.plan_record import PLAN_FILE
+from yolov9.engine.plan_record import PLAN_FILE, RESUMED
 from yolov9.errors import UserError
 
 OF_THIS_START = frozenset({"resume", "continue_run", "project", "name", "exist_ok", "config", "strict", "quiet"})
 """Options that belong to one start of a run, not to the run."""
-RESUMED = "resumed run"
-"""How the source of an option begins that was given when the run was first started."""
 
 
 def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
@@ -48,17 +50,80 @@ def interrupted_run(run_dir: Path) -> str:
 
 
 def resumed_options(run_dir: Path) -> dict[str, Source]:
-    """Returns the options that somebody gave when the run started; defaults stay open, the machine may be another."""
-    file = run_dir / PLAN_FILE
+    """Returns the options that somebody gave when the run started; defaults stay open, the machine may be another.
+
+    `--accumulate` counts batches of the machine that the run was started on: what stays is the pictures of a step.
+    """
+    former = _former_plan(run_dir)
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))["request"]
-        return {
+        options = {
             name: Source(value=entry["value"], source=f"{RESUMED}, {str(entry['source']).removeprefix(f'{RESUMED}, ')}")
-            for name, entry in given.items()
+            for name, entry in former["request"].items()
             if name not in OF_THIS_START
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return {}
+    accumulate, pictures = options.get("accumulate"), _pictures_per_step(former)
+    if pictures and (accumulate or _loaded_together(former, pictures)):
+        options.pop("accumulate", None)
+        source = accumulate.source if accumulate else RESUMED
+        options.setdefault("optimisation_batch", Source(value=pictures, source=source))
+    return options
+
+
+def with_pictures_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
+    """Returns the request with the pictures per optimizer step that a run was started with.
+
+    Where neither these nor `--accumulate` are typed, a step stays as many passes of `--batch N` as make them.
+
+    Raises:
+        UserError: a batch is asked for that is larger than that.
+    """
+    settings, pictures = request.settings, _pictures_per_step(_former_plan(run_dir))
+    if not isinstance(settings, TrainSettings) or not pictures:
+        return request
+    if settings.batch_size and settings.batch_size > pictures:
+        raise UserError(
+            found=f"{request.source('batch_size')}, and a run with {pictures} pictures per optimizer step",
+            needed="a batch that is no larger: these stay when a run goes on",
+            remedy=f"--batch {pictures}, or less",
+        )
+    given = request.was_given("optimisation_batch")
+    if (given and settings.optimisation_batch == pictures) or not (given or settings.accumulate):
+        return request
+    refused = f"{request.source('optimisation_batch')}: refused, the run was started with {pictures}"
+    return replace(
+        request,
+        settings=replace(settings, optimisation_batch=pictures),
+        given={**request.given, "optimisation_batch": Source(value=pictures, source=RESUMED)},
+        notes=(*request.notes, refused) if given else request.notes,
+    )
+
+
+def _former_plan(run_dir: Path) -> Mapping[str, Any]:
+    """Returns what a run was started with; nothing when no plan of ours lies there."""
+    try:
+        plan = json.loads((run_dir / PLAN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return plan if isinstance(plan, dict) else {}
+
+
+def _pictures_per_step(plan: Mapping[str, Any]) -> int | None:
+    """Returns the optimisation batch of a plan; None where it grows, or is not known."""
+    settings = plan.get("settings")
+    if not isinstance(settings, dict) or settings.get("dynamic_accumulate"):
+        return None
+    pictures = settings.get("optimisation_batch")
+    return pictures if isinstance(pictures, int) else None
+
+
+def _loaded_together(plan: Mapping[str, Any], pictures: int) -> bool:
+    """Says whether a step of this run was one loaded batch, in parts that fit: it stays one, whatever the parts."""
+    decisions = plan.get("decisions", [])
+    ranks = next((decision["value"] for decision in decisions if decision.get("name") == "ranks"), 1)
+    loaded = plan["settings"].get("batch_size")
+    return isinstance(loaded, int) and loaded * ranks == pictures
 
 
 def epochs_left(run_dir: Path) -> tuple[int, int] | None:
@@ -70,8 +135,8 @@ def epochs_left(run_dir: Path) -> tuple[int, int] | None:
     if not interrupted_run(run_dir):
         return None
     try:
-        wanted = int(json.loads((run_dir / PLAN_FILE).read_text(encoding="utf-8"))["settings"]["epochs"])
-    except (OSError, ValueError, KeyError, TypeError):
+        wanted = int(_former_plan(run_dir)["settings"]["epochs"])
+    except (ValueError, KeyError, TypeError):
         return None
     try:
         rows = (run_dir / "results.csv").read_text(encoding="utf-8").splitlines()

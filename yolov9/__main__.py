@@ -16,12 +16,10 @@ from typing import Any, TypeVar
 
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import DetectSettings, RunSettings, TrainSettings, ValSettings
+from yolov9.engine.plan_record import RESUMED
 from yolov9.engine.stop import ignore_stops
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, setup_logging
-
-FROM_FORMER_START = "resumed run"
-"""How the source of an option begins that was typed when the run was first started."""
 
 SettingsType = TypeVar("SettingsType", bound=RunSettings)
 
@@ -103,7 +101,7 @@ def _given(plan: dict[str, Any]) -> Collection[str] | None:
     request = plan.get("request")
     if not isinstance(request, dict):
         return None
-    return [name for name, entry in request.items() if not str(entry.get("source", "")).startswith(FROM_FORMER_START)]
+    return [name for name, entry in request.items() if not str(entry.get("source", "")).startswith(RESUMED)]
 
 
 if __name__ == "__main__":

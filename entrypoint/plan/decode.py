@@ -12,10 +12,10 @@ from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES, picture_store_byt
 from yolov9.config.settings import TrainSettings
 from yolov9.errors import ExitCode, UserError
 
-SAMPLES_PER_CPU = 171
-"""Samples a second that one loader process decodes and draws, scratch-high at 640 px (docs/measurements.md, Loader):
-of the loader before its drawing was rewritten. Measured in turns with that one it is 1.38 times as fast since.
-Training and loading both slow down with the area of the pictures, so no other size has to be looked at."""
+SAMPLES_PER_CPU = 197
+"""Samples a second that one core decodes and draws, scratch-high at 640 px, without a cache (docs/measurements.md,
+Loader: "here"). Training and loading both slow down with the area of the pictures, so no other size has to be looked
+at."""
 FASTEST_STEP = ("yolov9-s", 1123)
 """Model, and pictures a second that its training takes on one H200, batch 64 (docs/measurements.md). Other models are
 taken to be slower by what they keep per picture in the GPU's memory: 390 for yolov9-c, of which 336 were measured."""
@@ -45,11 +45,15 @@ def decide_decode(request: JobRequest, gpus: tuple[Gpu, ...], workers: int) -> D
         workers: loader processes of one rank.
 
     Raises:
-        UserError: `--decode gpu` without a GPU.
+        UserError: `--decode gpu` without a GPU; a run that goes on where there is none decodes on the CPU.
     """
     settings = request.settings
     if not isinstance(settings, TrainSettings):
         return DecodePlan()
+    if settings.decode == "gpu" and not gpus and request.is_of_former_start("decode"):
+        reason = "this time on the CPU, as the whole training; colours differ by rounding"
+        decision = Decision(name="decode", value="cpu", source=request.source("decode"), reason=reason, degraded=True)
+        return DecodePlan(decisions=(decision,))
     if settings.decode == "gpu" and not gpus:
         raise UserError(
             found="--decode gpu, and a training on the CPU",

@@ -96,6 +96,7 @@ def test_p11_twenty_random_failures_of_memory_change_nothing(
         assert row == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
     events = run["plan"]["memory_events"]
     assert events[0]["after"] < events[0]["before"]
+    assert all(1 <= event["epoch"] <= SETTINGS["epochs"] and event["batch"] >= 1 for event in events)
 
 
 def test_one_rank_of_two_that_runs_out_of_memory_changes_nothing(

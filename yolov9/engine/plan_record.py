@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PLAN_FILE = "plan.json"
 MEMORY_EVENTS = "memory_events"
+RESUMED = "resumed run"
+"""How the source of an option begins that was given when the run was first started, not now."""
 
 
 def note_in_plan(run_dir: Path, name: str, value: Any) -> None:
@@ -28,10 +30,10 @@ def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batc
     Args:
         run_dir: folder of the run.
         event: what changed.
-        epoch: epoch during which it changed, from 0.
-        batch: loaded batch of that epoch, from 0.
+        epoch: epoch during which it changed, from 0; it is noted as in the log, from 1.
+        batch: loaded batch of that epoch, from 0; noted from 1.
     """
-    entry = {"epoch": epoch, "batch": batch, **vars(event)}
+    entry = {"epoch": epoch + 1, "batch": batch + 1, **vars(event)}
     _change(run_dir, lambda plan: plan.setdefault(MEMORY_EVENTS, []).append(entry))
 
 
@@ -48,7 +50,7 @@ def note_refused(run_dir: Path, kept: dict[str, Any]) -> None:
         plan["settings"].update(kept)
         request = plan.setdefault("request", {})
         for name, value in kept.items():
-            request[name] = {"value": value, "source": "resumed run, kept"}
+            request[name] = {"value": value, "source": f"{RESUMED}, kept"}
             if value == defaults[name]:
                 del request[name]
 

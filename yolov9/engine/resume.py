@@ -1,5 +1,6 @@
 """Going on with a run: which file, which settings, and what is said about each of them."""
 
+import shlex
 from collections.abc import Collection
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -111,6 +112,9 @@ def merge_settings(
             values[name] = new
             if name in SAID and new != old:
                 lines.append(f"overridden  {name} = {new} (was {old})")
+        elif name == "batch_size":
+            values[name], line = _batch_line(saved, current, typed=name in typed)
+            lines.append(line)
         elif name not in typed or new == old:
             if old != defaults[name]:
                 lines.append(f"kept        {name} = {old}")
@@ -119,10 +123,25 @@ def merge_settings(
             lines.append(f"overridden  {name} = {new} (was {old})")
         else:
             lines.append(f"refused     {name} = {new}: the run was started with {old}")
-    if "batch_size" not in typed and (current["batch_size"] or 0) > 0 and current["batch_size"] < values["batch_size"]:
-        values["batch_size"] = current["batch_size"]
-        lines.append(f"overridden  batch_size = {current['batch_size']}: more does not fit into the memory now")
     return _keep_optimisation_batch(TrainSettings(**values), saved, typed), lines
+
+
+def _batch_line(saved: dict[str, Any], current: dict[str, Any], *, typed: bool) -> tuple[int | None, str]:
+    """Returns the pictures that are loaded at a time, and what is said about them and the parts that they go in."""
+    old, planned = saved.get("batch_size"), current["batch_size"]
+    smaller = planned is not None and old is not None and 0 < planned < old
+    new = planned if typed or smaller else old
+    before, now = _batch_text(old, saved.get("micro_batch")), _batch_text(new, current["micro_batch"])
+    if before == now:
+        return new, f"kept        batch_size = {now}"
+    why = "" if typed else ", what the plan for this machine gives"
+    return new, f"overridden  batch_size = {now} (was {before}){why}"
+
+
+def _batch_text(loaded: int | None, part: int | None) -> str:
+    if part is None or loaded is None or part >= loaded:
+        return str(loaded)
+    return f"{loaded} in parts of {part}" if part > 0 else f"{loaded} in parts that are measured"
 
 
 def refused_settings(asked: TrainSettings, merged: TrainSettings, given: Collection[str] | None) -> dict[str, Any]:
@@ -143,13 +162,14 @@ def nothing_left(content: dict[str, Any], settings: TrainSettings) -> bool:
     return progress["finished"] and not (settings.epochs > progress["epoch"] and extended)
 
 
-def already_finished(content: dict[str, Any]) -> UserError:
-    """Returns the error for a run that was resumed with nothing left to do."""
+def already_finished(path: Path, content: dict[str, Any]) -> UserError:
+    """Returns the error for a run that was resumed from a checkpoint with nothing left to do."""
+    run_dir = path.parents[1]
     progress, saved = content["training"]["progress"], content["training"]["settings"]
     return UserError(
-        found=f"the run is finished: {progress['epoch']} of {saved['epochs']} epochs were trained",
+        found=f"{run_dir} is finished: {progress['epoch']} of {saved['epochs']} epochs were trained",
         needed="more epochs than before, to extend it",
-        remedy=f"--resume --epochs {saved['epochs'] + 10}",
+        remedy=f"--resume {shlex.quote(str(run_dir))} --epochs {saved['epochs'] + 10}",
     )
 
 

@@ -96,7 +96,7 @@ class Trainer:
                 if settings.continue_run:
                     LOG.info("%s is finished: nothing is left to do", path.parents[1])
                     return ExitCode.DONE
-                raise already_finished(content)
+                raise already_finished(path, content)
             recipe, self._run_dir = recipe_of(content), path.parent.parent
             log_resume(path, content, lines)
             if environment.rank == 0:

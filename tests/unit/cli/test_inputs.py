@@ -8,7 +8,8 @@ import pytest
 
 from entrypoint.inputs import graph_names, resolve_inputs
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options
+from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options, with_pictures_of_run
+from yolov9.config.settings import TrainSettings
 from yolov9.errors import UserError
 
 
@@ -82,6 +83,47 @@ def test_resume_takes_the_newest_run_and_what_it_was_asked_to_do(tmp_path: Path)
     options = resumed_options(run)
     assert list(options) == ["epochs"]
     assert options["epochs"].source == "resumed run, --epochs 9"
+
+
+def resumed(tmp_path: Path, given: dict[str, object], argv: str, **settings: object) -> JobRequest:
+    """The request of a command that goes on with a run of 8 pictures a step, unless `settings` say otherwise."""
+    request = {name: {"value": value, "source": f"--{name} {value}"} for name, value in given.items()}
+    former = {"request": request, "settings": {"optimisation_batch": 8, "batch_size": 4, **settings}, "decisions": []}
+    (tmp_path / "plan.json").write_text(json.dumps(former))
+    asked = make_request("train", argv.split(), variables={}, resumed=resumed_options(tmp_path))
+    return with_pictures_of_run(asked, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "loaded", "argv", "pictures", "accumulate"),
+    [
+        ({"accumulate": 2}, 8, "--batch 2", 8, None),
+        ({"accumulate": 2}, 8, "--batch 2 --accumulate 4", 8, 4),
+        ({"optimisation_batch": 8}, 8, "--batch 2", 8, None),
+        ({"optimisation_batch": 8}, 8, "--optimisation-batch 16 --batch 2", 8, None),
+        ({}, 8, "--batch 2", 8, None),
+        ({"batch_size": 4}, 4, "--accumulate 4", 8, 4),
+    ],
+)
+def test_p18_the_pictures_of_a_step_stay_those_of_the_run(
+    tmp_path: Path, given: dict[str, object], loaded: int, argv: str, pictures: int, accumulate: int | None
+) -> None:
+    request = resumed(tmp_path, given, argv, batch_size=loaded)
+    assert isinstance(request.settings, TrainSettings)
+    assert (request.settings.optimisation_batch, request.settings.accumulate) == (pictures, accumulate)
+    assert request.was_given("optimisation_batch")
+    refused = [note for note in request.notes if "refused, the run was started with 8" in note]
+    assert len(refused) == ("--optimisation-batch" in argv)
+
+
+def test_a_run_of_passes_with_a_loss_of_their_own_stays_one(tmp_path: Path) -> None:
+    assert not resumed(tmp_path, {"batch_size": 4}, "--batch 2").was_given("optimisation_batch")
+
+
+def test_a_batch_above_the_pictures_of_a_step_is_refused_when_a_run_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a run with 8 pictures") as caught:
+        resumed(tmp_path, {"accumulate": 2}, "--batch 16")
+    assert caught.value.remedy == "--batch 8, or less"
 
 
 def test_continue_finds_the_checkpoint_of_the_run_or_of_the_generation_before(tmp_path: Path) -> None:

@@ -80,6 +80,30 @@ def test_a_smaller_planned_batch_is_taken_and_a_larger_one_is_not() -> None:
     assert merge(given=set(), batch_size=64)[0].batch_size == 16
 
 
+@pytest.mark.parametrize(
+    ("batch", "part", "planned", "planned_part", "typed", "line"),
+    [
+        (16, None, 16, None, True, "kept        batch_size = 16"),
+        (16, None, 64, None, False, "kept        batch_size = 16"),
+        (16, None, 8, None, True, "overridden  batch_size = 8 (was 16)"),
+        (16, None, 8, None, False, "overridden  batch_size = 8 (was 16), what the plan for this machine gives"),
+        (16, 4, 16, 4, True, "kept        batch_size = 16 in parts of 4"),
+        (16, 4, 16, 2, True, "overridden  batch_size = 16 in parts of 2 (was 16 in parts of 4)"),
+        (16, None, 16, 2, True, "overridden  batch_size = 16 in parts of 2 (was 16)"),
+        (64, 0, 64, 0, False, "kept        batch_size = 64 in parts that are measured"),
+    ],
+)
+def test_what_is_said_about_the_batch_is_what_is_done(
+    batch: int, part: int | None, planned: int, planned_part: int | None, typed: bool, line: str
+) -> None:
+    saved = asdict(replace(SAVED, batch_size=batch, micro_batch=part))
+    now = TrainSettings(batch_size=planned, micro_batch=planned_part)
+    settings, lines = merge_settings(saved, now, {"batch_size"} if typed else set())
+    assert [said for said in lines if "batch_size" in said] == [line]
+    assert line.split(" = ")[1].split()[0] == str(settings.batch_size)
+    assert settings.micro_batch == planned_part
+
+
 def progress_of(epoch: int, *, finished: bool) -> dict[str, Any]:
     return {"training": {"progress": {"epoch": epoch, "finished": finished}, "settings": asdict(SAVED)}}
 
@@ -102,9 +126,9 @@ def test_only_a_run_with_something_left_is_resumed(
 
 
 def test_a_finished_run_is_told_how_to_go_on() -> None:
-    error = already_finished(progress_of(50, finished=True))
-    assert "50 of 50 epochs" in error.found
-    assert error.remedy == "--resume --epochs 60"
+    error = already_finished(Path("/runs/my run/weights/last.pt"), progress_of(50, finished=True))
+    assert error.found == "/runs/my run is finished: 50 of 50 epochs were trained"
+    assert error.remedy == "--resume '/runs/my run' --epochs 60"
 
 
 def test_nothing_to_resume_is_a_user_error(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.plan import Plan, make_plan, planned_settings
-from entrypoint.plan.decode import pictures_per_s
-from entrypoint.request import JobRequest, make_request
+from entrypoint.plan.decode import SAMPLES_PER_CPU, pictures_per_s
+from entrypoint.request import JobRequest, Source, make_request
 from yolov9.errors import ExitCode, UserError
 
 GIB = 1 << 30
@@ -46,7 +46,7 @@ def test_two_cpus_cannot_feed_an_h200_so_it_decodes(facts_of: FactsOf) -> None:
     request = ask("--decode auto")
     plan = make_plan(facts_of(2, H200), request)
     assert plan.value("decode") == "gpu"
-    assert "1 x 171 samples/s, 1123 are what yolov9-s takes on an H200" in plan["decode"].reason
+    assert "1 x 197 samples/s, 1123 are what yolov9-s takes on an H200" in plan["decode"].reason
     assert planned_settings(plan, request)["decode"] == "gpu"
 
 
@@ -78,7 +78,7 @@ def test_the_cpu_decodes_for_a_reason_that_is_said(
 
 
 def test_few_cpus_are_enough_for_a_slow_model(facts_of: FactsOf) -> None:
-    assert pictures_per_s("yolov9-e") < 2 * 171
+    assert pictures_per_s("yolov9-e") < 2 * SAMPLES_PER_CPU
     assert make_plan(facts_of(3, H200), ask("--decode auto", model="yolov9-e")).value("decode") == "cpu"
 
 
@@ -102,6 +102,16 @@ def test_decoding_on_a_gpu_that_is_not_there_is_refused(facts_of: FactsOf, words
     assert error.value.exit_code == ExitCode.NO_GPU
 
 
+def test_a_run_that_decoded_on_a_gpu_goes_on_where_there_is_none(facts_of: FactsOf) -> None:
+    resumed = {"decode": Source(value="gpu", source="resumed run, --decode gpu")}
+    request = replace(make_request("train", [], variables={}, resumed=resumed), model="yolov9-s")
+    plan = make_plan(facts_of(2), request)
+    assert (plan.value("decode"), plan["decode"].degraded) == ("cpu", True)
+    assert planned_settings(plan, request)["decode"] == "cpu"
+    assert make_plan(facts_of(2, H200), request).value("decode") == "gpu"
+
+
 def test_a_cache_of_what_the_cpu_decodes_and_decoding_on_the_gpu_exclude_each_other(facts_of: FactsOf) -> None:
-    with pytest.raises(UserError, match="one of them"):
+    with pytest.raises(UserError, match="one of them") as error:
         make_plan(facts_of(2, H200), ask("--decode gpu --cache disk"))
+    assert error.value.remedy == "--decode gpu --cache off, or --decode cpu --cache disk"
