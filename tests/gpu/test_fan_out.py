@@ -1,4 +1,4 @@
-"""Gradients of an activation with several consumers: added by the kernels that read them."""
+"""Activations with several consumers: the kernels that read their gradients add these, and each is made again once."""
 
 import copy
 import os
@@ -117,3 +117,24 @@ def test_a_block_has_the_gradients_of_its_plain_twin_and_autograd_adds_none(monk
     assert max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)) < BLOCK_ERROR
     again, _ = _block_gradients(block, x, monkeypatch, fused=True, recompute=True)
     assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+
+
+def test_a_block_makes_each_activation_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals are asked for by two convolutions, by the next residual and by the concatenation."""
+    from yolov9.ops import norm_act_fused
+
+    block = RepNCSPELAN4(16, 16, 32, 16, BOTTLENECKS).to(DEVICE, memory_format=torch.channels_last).train()
+    results, activate = [], norm_act_fused._activate
+
+    def counted(branches, residual, joined, dense_from):  # as the function it stands for
+        results.extend(kind for kind, made in (("slice", joined), ("tensor", dense_from)) if made is not None)
+        return activate(branches, residual, joined, dense_from)
+
+    monkeypatch.setattr(norm_act_fused, "_activate", counted)
+    _block_gradients(block, _random((2, 16, 10, 8), 5), monkeypatch, fused=True)
+    forward = sorted(results)
+    results.clear()
+    _block_gradients(block, _random((2, 16, 10, 8), 5), monkeypatch, fused=True, recompute=True)
+    assert len(forward) > 8 * BOTTLENECKS
+    # No layer follows that needs the block's own result.
+    assert sorted([*results, "tensor"]) == sorted(2 * forward)
