@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from entrypoint.options import option_fields
+from entrypoint.options import example, option_fields
 from entrypoint.request import JobOptions, JobRequest
 from yolov9.config.picture_size import STRIDE, rounded_size
 from yolov9.config.settings import PredictSettings, TrainSettings
@@ -100,8 +100,9 @@ def _bad_name(request: JobRequest) -> Iterator[UserError]:
 
 
 def _out_of_range(request: JobRequest, name: str, needed: str) -> UserError:
-    flag = option_fields([type(request.settings), JobOptions])[name][0].metadata["flags"][0]
-    return UserError(found=request.source(name), needed=needed, remedy=f"{flag} with such a value, or leave it out")
+    field, kind = option_fields([type(request.settings), JobOptions])[name]
+    remedy = f"{field.metadata['flags'][0]} {example(field, kind)}, or leave it out"
+    return UserError(found=request.source(name), needed=needed, remedy=remedy)
 
 
 def _impossible(request: JobRequest) -> Iterator[UserError]:
@@ -154,7 +155,11 @@ def _growing(request: JobRequest, settings: TrainSettings) -> Iterator[UserError
     total = sum(stage.epochs for stage in stages)
     for name, number in (("imgsz", max((stage.imgsz for stage in stages), default=0)), ("epochs", total)):
         if number > HIGHEST[name]:
-            yield _out_of_range(request, "stages", f"sizes of at most {HIGHEST['imgsz']}, {HIGHEST['epochs']} epochs")
+            yield UserError(
+                found=request.source("stages"),
+                needed=f"sizes of at most {HIGHEST['imgsz']}, {HIGHEST['epochs']} epochs",
+                remedy="--stages 320:20,640:60",
+            )
     if stages and request.was_given("epochs") and settings.epochs < total:
         yield UserError(
             found=f"--stages {settings.stages}, {total} epochs together, and --epochs {settings.epochs}",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, NoReturn
 
+from yolov9.config.environment import SETTING_PREFIX
 from yolov9.config.settings import FLAGS_WITHOUT_EFFECT
 from yolov9.errors import UserError
 from yolov9.logs import show_text
@@ -131,14 +132,14 @@ def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> A
         raise UserError(
             found=f"{source}: {raw!r}",
             needed=_describe(kind),
-            remedy=f"{field.metadata['flags'][0]} {_example(field, kind)}",
+            remedy=_spelled(source, field, example(field, kind)),
         ) from None
     choices = extra.get("choices")
     if choices and value not in choices:
         raise UserError(
             found=f"{source}: {raw!r}",
             needed=f"one of: {', '.join(choices)}",
-            remedy=f"{field.metadata['flags'][0]} {choices[0]}",
+            remedy=_spelled(source, field, choices[0]),
         )
     return value
 
@@ -146,6 +147,15 @@ def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> A
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Returns the known word that looks most like this one, or None."""
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def example(field: Field[Any], kind: Any) -> str:
+    """Returns a value that an option may have: its default, or a small one."""
+    default = default_of(field)
+    if isinstance(default, list):
+        return " ".join(map(str, default))
+    small = {int: "1", float: "0.5", list: "0"}
+    return str(default) if default not in (None, "", False) else small.get(_base(kind), "VALUE")
 
 
 def default_of(field: Field[Any]) -> Any:
@@ -245,8 +255,7 @@ def _describe(kind: Any) -> str:
     return words.get(_base(kind), "one value")
 
 
-def _example(field: Field[Any], kind: Any) -> str:
-    default = default_of(field)
-    if isinstance(default, list):
-        return " ".join(map(str, default))
-    return str(default) if default not in (None, "", False) else {int: "1", float: "0.5"}.get(_base(kind), "VALUE")
+def _spelled(source: str, field: Field[Any], value: str) -> str:
+    """Returns what to type where the option was given: a variable stays one."""
+    variable = source.partition("=")[0]
+    return f"{variable}={value}" if source.startswith(SETTING_PREFIX) else f"{field.metadata['flags'][0]} {value}"

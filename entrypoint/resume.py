@@ -148,5 +148,7 @@ def epochs_left(run_dir: Path) -> tuple[int, int] | None:
 
 def _nothing(found: str) -> UserError:
     return UserError(
-        found=found, needed="the last.pt of a run that was stopped", remedy="--resume runs/train/exp/weights/last.pt"
+        found=found,
+        needed="the last.pt of a run that was stopped",
+        remedy="--resume RUN with the folder of that run, or leave --resume out to start a new one",
     )

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.bench import run_bench
+from entrypoint.bench import BenchOptions, run_bench
 from entrypoint.cli import main
-from entrypoint.request import command_parser
+from entrypoint.options import option_fields
+from entrypoint.request import SETTINGS, JobOptions, ReportOptions, command_parser
 from yolov9.errors import ExitCode
+
+README = Path(__file__).parents[3] / "README.md"
 
 
 def test_the_help_of_plan_says_how_plan_is_called() -> None:
@@ -21,9 +24,16 @@ def test_the_help_of_plan_says_how_plan_is_called() -> None:
 
 
 def test_the_readme_lists_every_exit_code() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
     listed = {int(number) for number in re.findall(r"^\| (\d+) \|", readme, re.MULTILINE)}
     assert {int(code) for code in ExitCode} <= listed
+
+
+def test_the_readme_names_every_option() -> None:
+    words = set(re.findall(r"--[a-z][a-z-]*", README.read_text(encoding="utf-8")))
+    options = option_fields([*SETTINGS.values(), JobOptions, ReportOptions, BenchOptions])
+    assert options
+    assert [name for name, (field, _) in options.items() if not words & set(field.metadata["flags"])] == []
 
 
 def test_an_empty_list_is_not_shown_as_a_default(capsys: pytest.CaptureFixture[str]) -> None:

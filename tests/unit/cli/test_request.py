@@ -130,3 +130,17 @@ def test_values_of_a_plan_that_was_damaged_or_edited_are_checked_as_all_others()
     request = make_request("train", [], variables={}, resumed=older)
     assert isinstance(request.settings, TrainSettings)
     assert (request.settings.freeze, "gone" in request.given) == ([3], False)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "remedy"),
+    [
+        (["--epochs", "x"], {}, "--epochs 100"),
+        ([], {"YOLOV9_EPOCHS": "x"}, "YOLOV9_EPOCHS=100"),
+        ([], {"YOLOV9_OPTIMIZER": "x"}, "YOLOV9_OPTIMIZER=SGD"),
+    ],
+)
+def test_the_remedy_is_typed_where_the_value_was(words: list[str], variables: dict[str, str], remedy: str) -> None:
+    with pytest.raises(UserError) as caught:
+        train(words, **variables)
+    assert caught.value.remedy == remedy
