@@ -5,6 +5,7 @@ gradient that adds up these sums, and one with gradient that divides by them. On
 as it does whenever the micro-batch is another one.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -16,7 +17,7 @@ from yolov9.engine.loss_meter import LOSS_NAMES, LossMeter
 from yolov9.engine.precision import Precision
 from yolov9.loss import DetectionLoss, PixelTargets, WholeBatch, pack_targets
 from yolov9.model import DetectionModel
-from yolov9.ops.lanes import FEW_BEHIND, MOST_BEHIND, Lanes, use_lanes
+from yolov9.ops.lanes import FEW_BYTES_BEHIND, Lanes, use_lanes
 from yolov9.ops.plain import plain_operations
 from yolov9.ops.recompute import recompute_activations
 
@@ -60,8 +61,8 @@ class BatchGradient:
         self._precision, self._meter = precision, meter
         self._recompute, self._search, self._plain = recompute, search, plain
         half_on_gpu = precision.device.type == "cuda" and precision.dtype != torch.float32
-        most_behind = FEW_BEHIND if recompute else MOST_BEHIND
-        self._lanes = Lanes(precision.device, most_behind) if half_on_gpu and not plain else None
+        most_bytes = FEW_BYTES_BEHIND if recompute else math.inf
+        self._lanes = Lanes(precision.device, most_bytes) if half_on_gpu and not plain else None
         self._searched: torch.Size | None = None
         self._norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
         device = precision.device

@@ -2,7 +2,7 @@
 
 import torch
 
-from yolov9.ops.lanes import Lane, active_lanes
+from yolov9.ops.lanes import MOST_BEHIND, Behind, Lane, active_lanes
 from yolov9.ops.plain import plain_operations, plain_wanted
 
 
@@ -23,3 +23,17 @@ def test_plain_operations_are_wanted_inside_the_context_only() -> None:
             pass
         assert plain_wanted()
     assert not plain_wanted()
+
+
+def test_work_behind_holds_so_many_bytes_at_the_most() -> None:
+    behind = Behind(most_bytes=1000)
+    ends = [behind.add(number, (torch.zeros(100), torch.zeros(size))) for number, size in enumerate((50, 50, 10, 400))]
+    # 600 bytes a piece, then 440, then 2,000, which is more than all may hold and waits for all others.
+    assert ends == [[], [0], [1], [2]]
+    assert [done for done, _ in behind.pieces] == [3]
+
+
+def test_small_pieces_of_work_behind_are_limited_in_number() -> None:
+    behind = Behind(most_bytes=float("inf"))
+    ends = [behind.add(number, (torch.zeros(1),)) for number in range(MOST_BEHIND + 2)]
+    assert ends == [[]] * MOST_BEHIND + [[0], [1]]
