@@ -39,13 +39,16 @@ def previous_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}{PREVIOUS_SUFFIX}{path.suffix}")
 
 
-def write_atomically(path: Path, write: Callable[[RememberingFile], None], *, keep_previous: bool = False) -> None:
+def write_atomically(
+    path: Path, write: Callable[[RememberingFile], None], *, keep_previous: bool = False, durable: bool = True
+) -> None:
     """Replaces a file at once; after a crash at any moment the old or the new content is there, never a part.
 
     Args:
         path: file to replace; its folder exists.
         write: writes the whole content.
         keep_previous: the replaced file stays under `previous_of(path)`.
+        durable: wait until the disk has it; without, a power cut may lose it, while the end of the program cannot.
 
     Raises:
         OSError: the content could not be written; the file is as it was.
@@ -58,7 +61,8 @@ def write_atomically(path: Path, write: Callable[[RememberingFile], None], *, ke
             if target.error is not None:
                 raise target.error
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         if keep_previous and path.exists():
             _keep_as(path, previous_of(path))
         temporary.replace(path)
@@ -66,12 +70,13 @@ def write_atomically(path: Path, write: Callable[[RememberingFile], None], *, ke
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    if durable:
+        _flush_folder(path.parent)
 
 
-def write_text_atomically(path: Path, text: str) -> None:
-    """Replaces a text file at once, in UTF-8."""
-    write_atomically(path, lambda file: _write_all(file, text.encode()))
+def write_text_atomically(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replaces a text file at once, in UTF-8; `durable` as for `write_atomically`."""
+    write_atomically(path, lambda file: _write_all(file, text.encode()), durable=durable)
 
 
 def _write_all(file: RememberingFile, data: bytes) -> None:

@@ -24,10 +24,10 @@ from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, fi
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
 from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
-from yolov9.engine.precision import validation_precision
 from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.step_setup import StepParts, make_step
+from yolov9.engine.validation_model import ValidationModel
 from yolov9.logs import LOG
 from yolov9.loss import pack_targets
 from yolov9.model import DetectionModel
@@ -125,6 +125,7 @@ class _Probes:
         self.side = rounded_size(settings.imgsz * scale)
         self._loaded, self._device = context.batch, context.precision.device
         self._parts: StepParts | None = make_step(context, copy.deepcopy(model), Ranks(), search=False)
+        self._validated: ValidationModel | None = ValidationModel(self._parts.ema.model, self._precision)
         self._table = self._targets(boxes)
         # What is loaded lies on the GPU in the size of the loader; multi-scale resizes parts of it.
         shape = (BATCHES_ON_DEVICE * context.batch, settings.imgsz, settings.imgsz, 3)
@@ -161,15 +162,15 @@ class _Probes:
         Raises:
             DoesNotFit: it is more than there is.
         """
-        assert self._parts is not None, "not closed"
+        assert self._validated is not None, "not closed"
         self._forget()
-        precision = validation_precision(self._precision)
+        folded, precision = self._validated.now(), self._validated.precision
         before = torch.cuda.memory_reserved(self._device)
         shape = (VALIDATION_PICTURES, self.side, self.side, 3)
         try:
             images = torch.zeros(shape, dtype=precision.dtype, device=self._device).permute(0, 3, 1, 2)
             with precision.autocast():
-                self._parts.ema.model.predict_with_raw(images)
+                folded.predict_with_raw(images)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -178,7 +179,7 @@ class _Probes:
 
     def close(self) -> None:
         """Gives all memory back."""
-        self._parts = self._loaded_pictures = None
+        self._parts = self._validated = self._loaded_pictures = None
         self._table = self._table[:0].cpu()
 
     def _forget(self) -> None:

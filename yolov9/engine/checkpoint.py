@@ -15,6 +15,7 @@ from torch import Tensor
 from yolov9 import __version__
 from yolov9.engine.atomic_file import previous_of, write_atomically
 from yolov9.engine.checkpoint_form import misfit
+from yolov9.engine.host_copy import copy_to_host, largest_values
 from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
 
@@ -86,15 +87,14 @@ def training_content(
 
 
 def final_content(facts: ModelFacts, ema: Mapping[str, Tensor], epoch: int) -> dict[str, Any]:
-    """Returns the content of a file for detection only: the average's weights in half precision."""
-    half = {name: _halved(value) if value.is_floating_point() else value for name, value in ema.items()}
+    """Returns the content of a file for detection only: copies of the average's weights, in half precision."""
     return {
         "format": FORMAT,
         "graph": facts.graph,
         "graph_name": facts.graph_name,
         "names": list(facts.names),
         "nc": facts.nc,
-        "model": half,
+        "model": copy_to_host(_halved(ema)),
         "ema": None,
         "epoch": epoch,
         "training": None,
@@ -173,10 +173,12 @@ def newest_loadable(path: Path) -> tuple[Path, dict[str, Any]]:
     )
 
 
-def _halved(value: Tensor) -> Tensor:
+def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Half precision ends at 65504; a tensor with larger values, such as a variance, stays as it is."""
-    half = value.half()
-    return half if bool(torch.isfinite(half).all()) else value
+    floats = [name for name, value in tensors.items() if value.is_floating_point()]
+    largest = largest_values([tensors[name] for name in floats])
+    fitting = {name for name, value in zip(floats, largest, strict=True) if value <= torch.finfo(torch.float16).max}
+    return {name: value.half() if name in fitting else value for name, value in tensors.items()}
 
 
 def _damage(path: Path) -> str | None:

@@ -24,7 +24,7 @@ from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
 from yolov9.logs import LOG
-from yolov9.model import DetectionModel, fuse, load_weights
+from yolov9.model import DetectionModel, for_inference, load_weights
 from yolov9.ops import nms
 
 GREY_LEVELS = 255
@@ -131,10 +131,7 @@ class Detector:
         self._dtype = torch.float16 if self.options.half and self._device.type == "cuda" else torch.float32
         if self.options.half and self._device.type == "cpu":
             LOG.warning("--half: the CPU computes in float32; going on without it")
-        prepared = fuse(model).eval().to(self._device, self._dtype)
-        if self._device.type == "cuda":
-            prepared = prepared.to(memory_format=torch.channels_last)
-        self._model = prepared
+        self._model = for_inference(model, self._device, self._dtype)
 
     def predict(self, image: NDArray[np.uint8]) -> Detections:
         """Finds the objects in one picture: (H, W, 3), BGR, upright."""

@@ -15,7 +15,7 @@ from yolov9.engine.precision import validation_precision
 from yolov9.engine.session import Session
 from yolov9.engine.validate import Rows, ValidationResult, validate
 from yolov9.logs import LOG
-from yolov9.model import fuse, load_weights
+from yolov9.model import for_inference, load_weights
 
 DRAWN_BATCHES = 3
 """Validation batches that are drawn with labels and with detections."""
@@ -40,7 +40,8 @@ def validate_final(
     path = context.weights_dir / BEST
     if not path.exists():
         path = context.weights_dir / LAST
-    model = fuse(load_weights(path)).to(context.precision.device).eval()
+    precision = validation_precision(context.precision)
+    model = for_inference(load_weights(path), precision.device, precision.dtype)
     pictures = BatchPictures(context.run_dir, model.names) if draw else None
 
     def watch(batch: Batch, found: list[Rows]) -> None:
@@ -48,7 +49,6 @@ def validate_final(
         if pictures is not None:
             pictures(batch, found)
 
-    precision = validation_precision(context.precision)
     result = validate(model, session.val_loader, precision=precision, watch=watch, stop=stop)
     LOG.info("final validation of %s", path)
     for line in class_table(result, model.names):

@@ -1,6 +1,7 @@
 """Copies of many device tensors in the memory of the host, with few transfers."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,7 +10,8 @@ from torch import Tensor
 def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns contiguous copies on the CPU; later changes of the originals do not reach them.
 
-    Tensors of one type and device travel as one flat tensor, so that hundreds of small ones cost one wait.
+    Tensors of one type and device travel as one flat tensor, so that hundreds of small ones cost one wait, and stay
+    parts of it, so that a file of them is written with few calls.
     """
     groups: dict[tuple[torch.device, torch.dtype], list[str]] = {}
     for name, tensor in tensors.items():
@@ -29,9 +31,17 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _at_once(tensors: list[Tensor]) -> list[Tensor]:
     flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()
     parts = torch.split(flat, [tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape).clone() for part, tensor in zip(parts, tensors, strict=True)]
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+def largest_values(tensors: Sequence[Tensor]) -> list[float]:
+    """Largest absolute value of each tensor, not a number where it holds such; waits for the device once."""
+    filled = [tensor for tensor in tensors if tensor.numel()]
+    norms = torch._foreach_norm(filled, ord=math.inf) if filled else []
+    found = iter(torch.stack([norm.double() for norm in norms]).tolist() if norms else [])
+    return [next(found) if tensor.numel() else 0.0 for tensor in tensors]
 
 
 def all_finite(tensors: Mapping[str, Tensor]) -> bool:
     """Tells whether no float tensor holds an infinite value or one that is not a number."""
-    return all(bool(torch.isfinite(value).all()) for value in tensors.values() if value.is_floating_point())
+    return all(map(math.isfinite, largest_values([t.detach() for t in tensors.values() if t.is_floating_point()])))

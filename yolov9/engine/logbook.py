@@ -58,7 +58,9 @@ class ResultsFile:
     def _write(self) -> None:
         lines = [",".join(row) for row in [list(COLUMNS), *self._rows]]
         try:
-            write_text_atomically(self._path, "\n".join(lines) + "\n")
+            # Every checkpoint holds the rows, too: waiting for a disk that is taking a checkpoint could take longer
+            # than an epoch.
+            write_text_atomically(self._path, "\n".join(lines) + "\n", durable=False)
             self._complete = True
         except OSError as error:
             self._complete = False

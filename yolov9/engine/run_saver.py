@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from yolov9.engine.checkpoint import BEST, LAST, final_content
 from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
-from yolov9.engine.host_copy import all_finite, copy_to_host
+from yolov9.engine.host_copy import all_finite
 from yolov9.engine.session import Session
 from yolov9.engine.training_state import capture
 from yolov9.errors import ExitCode, UserError
@@ -80,6 +80,6 @@ class RunSaver:
         context = self._session.context
         if not context.ranks.is_first or context.settings.nosave:
             return
-        ema = copy_to_host(self._session.ema.model.state_dict())
+        ema = self._session.ema.model.state_dict()
         if all_finite(ema):
             self._writer.submit(WriteJob(context.weights_dir / name, final_content(self._session.facts, ema, epoch)))

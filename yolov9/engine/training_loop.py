@@ -11,13 +11,13 @@ from yolov9.engine.micro_batches import MemoryEvent, log_event
 from yolov9.engine.optimizer import set_step_values
 from yolov9.engine.out_of_memory import NoRoomError
 from yolov9.engine.plan_record import record_memory_event
-from yolov9.engine.precision import validation_precision
 from yolov9.engine.run_report import RunReport
 from yolov9.engine.run_saver import RunSaver
 from yolov9.engine.schedule import optimizer_step_due
 from yolov9.engine.session import Session
 from yolov9.engine.stop import StopRequest
 from yolov9.engine.validate import ValidationResult, ValidationStopped, validate
+from yolov9.engine.validation_model import ValidationModel
 from yolov9.engine.worker_control import WorkerControl
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG
@@ -58,6 +58,8 @@ class TrainingLoop:
         self._feed = DeviceFeed(
             precision.device, precision.dtype, make_room=micro_batches.make_room, painter=session.painter
         )
+        is_first = session.context.ranks.is_first
+        self._validated = ValidationModel(session.ema.model, precision) if is_first else None
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
 
     def run(self) -> ExitCode:
@@ -183,10 +185,11 @@ class TrainingLoop:
     def _validate(self) -> ValidationResult:
         session = self._session
         assert session.val_loader is not None, "the first rank validates"
+        assert self._validated is not None, "the first rank validates"
         return validate(
-            session.ema.model,
+            session.step.micro_batches.with_room(self._validated.now, "the model for validation"),
             session.val_loader,
-            precision=validation_precision(session.context.precision),
+            precision=self._validated.precision,
             loss=session.loss,
             watch=lambda *_: self._heart.beat(f"validation of epoch {session.progress.epoch + 1}"),
             stop=lambda: self._stop.requested,

@@ -27,8 +27,7 @@ def capture(session: Session) -> dict[str, Any]:
         UserError: a weight is not a finite number; such a checkpoint must never replace a good one.
     """
     context, step = session.context, session.step
-    model = copy_to_host(session.model.state_dict())
-    ema = copy_to_host(session.ema.model.state_dict())
+    model, ema = session.model.state_dict(), session.ema.model.state_dict()
     if not (all_finite(model) and all_finite(ema)):
         raise diverged("the training has diverged: a weight is not a finite number; the checkpoint before stays")
     progress = session.progress
@@ -52,7 +51,7 @@ def capture(session: Session) -> dict[str, Any]:
         "settings": asdict(context.settings),
         "recipe": context.recipe.as_dict(),
     }
-    return training_content(session.facts, progress, model, ema, training)
+    return training_content(session.facts, progress, copy_to_host(model), copy_to_host(ema), training)
 
 
 def restore(session: Session, content: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from yolov9.engine.result_folder import make_folder, not_writable
 from yolov9.engine.validate import Thresholds, ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
 from yolov9.logs import LOG, show_result
-from yolov9.model import DetectionModel, fuse, load_weights
+from yolov9.model import DetectionModel, for_inference, load_weights
 
 DEFAULT_BATCH = 32
 """Pictures per forward pass when nobody planned it; the default of the published script."""
@@ -79,13 +79,14 @@ def validate_split(settings: ValSettings, run_dir: Path) -> ValReport:
     keep = not only_speed and (settings.save_txt or _wants_json(settings))
     # The loader's processes start before anything touches the GPU.
     with open_loader(_loader_settings(settings, index, pin=device.type == "cuda")) as loader:
-        model, names = _prepare_model(settings, index, device)
+        precision = _precision(settings, device)
+        model, names = _prepare_model(settings, index, precision)
         draw = not settings.noplots and not only_speed
         started = time.perf_counter()
         result = validate(
             model,
             loader,
-            precision=_precision(settings, device),
+            precision=precision,
             thresholds=Thresholds(
                 conf=settings.conf_thres,
                 iou=settings.iou_thres,
@@ -133,7 +134,7 @@ def _loader_settings(settings: ValSettings, index: DatasetIndex, *, pin: bool) -
 
 
 def _prepare_model(
-    settings: ValSettings, index: DatasetIndex, device: torch.device
+    settings: ValSettings, index: DatasetIndex, precision: Precision
 ) -> tuple[DetectionModel, tuple[str, ...]]:
     """Loads and folds the weights; with --single-cls a model of any number of classes fits."""
     model = load_weights(find_weights(settings.weights))
@@ -143,12 +144,9 @@ def _prepare_model(
             "weights that were trained on these classes",
             "--data with the data set of the weights, or --single-cls to compare boxes only",
         )
-    set_backend_switches(device)
-    limit_allocator(device, settings.gpu_share)
-    model = fuse(model).eval().to(device)
-    if device.type == "cuda":
-        model = model.to(memory_format=torch.channels_last)
-    return model, tuple(index.names)
+    set_backend_switches(precision.device)
+    limit_allocator(precision.device, settings.gpu_share)
+    return for_inference(model, precision.device, precision.dtype), tuple(index.names)
 
 
 def _precision(settings: ValSettings, device: torch.device) -> Precision:

@@ -1,9 +1,11 @@
 """Copies for checkpoints."""
 
+import math
+
 import pytest
 import torch
 
-from yolov9.engine.host_copy import copy_to_host
+from yolov9.engine.host_copy import copy_to_host, largest_values
 
 
 def test_copies_are_independent_contiguous_and_in_order() -> None:
@@ -26,3 +28,18 @@ def test_p12_a_full_card_still_gives_its_tensors(monkeypatch: pytest.MonkeyPatch
     copies = copy_to_host(tensors)
     assert all(torch.equal(copies[name], tensors[name]) for name in tensors)
     assert copies["a"].data_ptr() != tensors["a"].data_ptr()
+
+
+def test_copies_of_one_type_are_parts_of_one_block() -> None:
+    copies = copy_to_host({"a": torch.rand(2, 3), "b": torch.rand(5), "n": torch.tensor(3)})
+    assert copies["a"].untyped_storage().data_ptr() == copies["b"].untyped_storage().data_ptr()
+    assert copies["n"].dtype == torch.int64
+
+
+def test_largest_values_are_those_of_each_tensor_also_where_it_is_empty_or_has_no_end() -> None:
+    found = largest_values(
+        [torch.tensor([-3.0, 2.0]), torch.zeros(0), torch.tensor([1.0, math.inf]), torch.tensor(3e38)]
+    )
+    assert found == [3.0, 0.0, math.inf, pytest.approx(3e38)]
+    assert math.isnan(largest_values([torch.tensor([[0.0, math.nan], [1.0, 2.0]])])[0])
+    assert largest_values([]) == []
