@@ -78,6 +78,13 @@ def test_blocks_of_columns_leave_few_lanes_without_work(columns: int, block: int
     assert tile_shape(columns, 4096) == (4096 // block, block)
 
 
+def test_large_sums_have_two_programs_for_each_multiprocessor() -> None:
+    from yolov9.ops.norm_act_triton import PROGRAMS_PER_LARGE_SUM, PROGRAMS_PER_SUM, sum_launch
+
+    assert PROGRAMS_PER_SUM < sum_launch(64 * 80 * 80, 64).splits <= PROGRAMS_PER_LARGE_SUM
+    assert sum_launch(16 * 80 * 80, 64).splits <= PROGRAMS_PER_SUM
+
+
 @pytest.mark.parametrize("branches", [1, 2])
 def test_many_partial_results_are_added_up_in_several_rounds(monkeypatch: pytest.MonkeyPatch, branches: int) -> None:
     from yolov9.ops import norm_act_triton as kernels

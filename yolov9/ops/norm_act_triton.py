@@ -39,6 +39,11 @@ PROGRAMS_PER_SUM = 128
 """Programs of a reduction at the most: about one for each of the 132 multiprocessors of a Hopper card. More of them
 lengthen the last step, in which one program adds up the results of all: with 264 the reductions of a step of yolov9-s
 take 4 % less at batch 64 and 5 % more at 16, with 528 more at both (at 8 warps)."""
+PROGRAMS_PER_LARGE_SUM = 264
+"""The same where each of so many has LARGE_TILES to work on: two for each multiprocessor, and twice the bytes on their
+way from memory, of which one program at SUM_STAGES has too few to keep it busy."""
+LARGE_TILES = 12
+"""So that only sums that take long get a longer last step: tensors of 26 MB and more, in half precision."""
 LAST_ELEMENTS = 2048
 """Elements of the tile of partial results that the last step of a reduction takes at a time."""
 TILES_PER_PROGRAM = 4
@@ -88,7 +93,8 @@ def sum_launch(rows: int, columns: int) -> SumLaunch:
     """Divides a matrix into blocks of rows and columns, one for each program of a reduction over the rows."""
     block_p, block_c = tile_shape(columns, SUM_TILE_ELEMENTS, SUM_MAX_BLOCK_C)
     blocks = int(triton.cdiv(columns, block_c))
-    wanted = max(1, PROGRAMS_PER_SUM // blocks)
+    large = triton.cdiv(rows, block_p) * blocks >= LARGE_TILES * PROGRAMS_PER_LARGE_SUM
+    wanted = max(1, (PROGRAMS_PER_LARGE_SUM if large else PROGRAMS_PER_SUM) // blocks)
     tiles = max(triton.cdiv(triton.cdiv(rows, wanted), block_p), TILES_PER_PROGRAM)
     options = {"STAGES": SUM_STAGES, "LAST_BLOCK_P": max(LAST_ELEMENTS // block_c, 1), "num_warps": SUM_WARPS}
     options |= {"BLOCK_P": block_p, "BLOCK_C": block_c}
