@@ -56,6 +56,8 @@ def _model(request: JobRequest, weights: str) -> tuple[str, str]:
         return _graph(cfg), request.source("cfg")
     if weights:
         return _model_of_run(Path(weights)) or Path(weights).stem, f"--weights {weights}"
+    if request.model:
+        return request.model, request.model_source  # Of the run that goes on.
     return DEFAULT_MODEL, "default"
 
 

@@ -15,6 +15,8 @@ from yolov9.errors import UserError
 
 OF_THIS_START = frozenset({"resume", "continue_run", "project", "name", "exist_ok", "config", "strict", "quiet"})
 """Options that belong to one start of a run, not to the run."""
+IN_CHECKPOINT = frozenset({"cfg", "hyp", "weights"})
+"""Options that name files of which all that a run needs is in its checkpoint: they may be gone when it goes on."""
 
 
 def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
@@ -59,7 +61,7 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
         options = {
             name: Source(value=entry["value"], source=f"{RESUMED}, {str(entry['source']).removeprefix(f'{RESUMED}, ')}")
             for name, entry in former["request"].items()
-            if name not in OF_THIS_START
+            if name not in OF_THIS_START | IN_CHECKPOINT
         }
     except (KeyError, TypeError, AttributeError):
         return {}
@@ -69,6 +71,13 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
         source = accumulate.source if accumulate else RESUMED
         options.setdefault("optimisation_batch", Source(value=pictures, source=source))
     return options
+
+
+def with_model_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
+    """Returns the request with the name of the model that a run trains, where its plan tells."""
+    decisions = _former_plan(run_dir).get("decisions", [])
+    model = next((str(decision["value"]) for decision in decisions if decision.get("name") == "model"), "")
+    return replace(request, model=model, model_source=RESUMED) if model else request
 
 
 def with_pictures_of_run(request: JobRequest, run_dir: Path) -> JobRequest:

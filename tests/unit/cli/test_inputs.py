@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.inputs import graph_names, resolve_inputs
+from entrypoint.prepare import prepare_request
 from entrypoint.request import JobRequest, make_request
 from entrypoint.resume import epochs_left, find_run, interrupted_run, resumed_options, with_pictures_of_run
 from yolov9.config.settings import TrainSettings
@@ -124,6 +125,19 @@ def test_a_batch_above_the_pictures_of_a_step_is_refused_when_a_run_goes_on(tmp_
     with pytest.raises(UserError, match="a run with 8 pictures") as caught:
         resumed(tmp_path, {"accumulate": 2}, "--batch 16")
     assert caught.value.remedy == "--batch 8, or less"
+
+
+def test_a_run_goes_on_without_the_files_that_its_checkpoint_holds(tmp_path: Path) -> None:
+    run = tmp_path / "exp"
+    (run / "weights").mkdir(parents=True)
+    (run / "weights" / "last.pt").touch()
+    gone = {"cfg": "gone.yaml", "hyp": "gone.yaml", "weights": "gone.pt", "epochs": 9}
+    given = {name: {"value": value, "source": f"--{name} {value}"} for name, value in gone.items()}
+    (run / "plan.json").write_text(json.dumps({"request": given, "decisions": [{"name": "model", "value": "gone"}]}))
+    request, run_dir = prepare_request("train", ["--resume", str(run)])
+    assert run_dir == run
+    assert (request.model, request.model_source) == ("gone", "resumed run")
+    assert (request.settings.weights, request.source("epochs")) == ("", "resumed run, --epochs 9")
 
 
 def test_continue_finds_the_checkpoint_of_the_run_or_of_the_generation_before(tmp_path: Path) -> None:
