@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from yolov9.model.routing import Concat
 from yolov9.ops.join import Join
 from yolov9.ops.norm_act import norm_act_plain
+from yolov9.ops.plain import plain_operations
 from yolov9.ops.recompute import recompute_activations
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -162,12 +162,13 @@ class _Neck(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         from yolov9.ops.average_pool_triton import average_pool_fused
+        from yolov9.ops.concatenate_triton import concatenate_fused
         from yolov9.ops.norm_act_fused import norm_act_fused
         from yolov9.ops.resize_triton import enlarge_fused
 
         unit = norm_act_fused([self.convs[0](x)], [self.norm])
         wide = enlarge_fused(unit, 2)
-        both = Concat()([wide, enlarge_fused(unit, 2)])
+        both = concatenate_fused([wide, unit])
         return self.convs[1](average_pool_fused(unit)).sum() + self.convs[2](wide).sum() + self.convs[3](both).sum()
 
 
@@ -184,7 +185,7 @@ def _neck_gradients(recompute: bool) -> list[torch.Tensor]:
 
 
 def test_pooled_enlarged_and_joined_activations_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from yolov9.ops import average_pool_triton, resize_triton
+    from yolov9.ops import average_pool_triton, concatenate_triton, resize_triton
 
     made = []
 
@@ -197,13 +198,13 @@ def test_pooled_enlarged_and_joined_activations_are_made_again(monkeypatch: pyte
 
     monkeypatch.setattr(average_pool_triton, "_pool", counted(average_pool_triton._pool))
     monkeypatch.setattr(resize_triton, "_enlarge", counted(resize_triton._enlarge))
+    monkeypatch.setattr(concatenate_triton, "_filled", counted(concatenate_triton._filled))
     kept = _neck_gradients(recompute=False)
-    assert sorted(made) == ["_enlarge", "_enlarge", "_pool", "_pool"]  # _pool is also its own backward pass
+    assert sorted(made) == ["_enlarge", "_filled", "_pool", "_pool"]  # _pool is also its own backward pass
     made.clear()
     recomputed = _neck_gradients(recompute=True)
     # Each once more, also the one that both a convolution and the concatenation ask for.
-    assert made.count("_pool") == 3
-    assert made.count("_enlarge") == 4
+    assert sorted(made) == ["_enlarge", "_enlarge", "_filled", "_filled", "_pool", "_pool", "_pool"]
     assert all(torch.equal(a, b) for a, b in zip(kept, recomputed, strict=True))
 
 
@@ -294,6 +295,27 @@ def test_fused_enlarging_equals_the_plain_twin(shape: tuple[int, ...], factor: i
     expected.backward(gradient.double())
     assert torch.equal(out.double(), expected)
     assert _relative(x.grad, twin.grad) < RELATIVE_ERROR
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_concatenation_equals_the_plain_twin(shape: tuple[int, ...]) -> None:
+    from yolov9.ops.concatenate import concatenate
+    from yolov9.ops.concatenate_triton import concatenate_fused
+
+    batch, channels, height, width = shape
+    small, wide = _random(shape, 3), _random((batch, 2 * channels, 2 * height, 2 * width), 4)
+    gradient = _random((batch, 2 * channels, 2 * height, 2 * width), 5)
+    results = []
+    for function in (concatenate_fused, concatenate):
+        leaves = [tensor.detach().requires_grad_() for tensor in (small, wide)]
+        # The second part is a slice of wider rows.
+        with plain_operations():
+            out = function([leaves[0], leaves[1][:, channels:]])
+        out.backward(gradient)
+        results.append([out, *(leaf.grad for leaf in leaves)])
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][2], results[1][2])
+    assert _relative(results[0][1], results[1][1].double()) < RELATIVE_ERROR
 
 
 @pytest.mark.parametrize("shape", SHAPES)

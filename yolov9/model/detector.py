@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from yolov9.model.graph import IMAGE, Graph
 from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Level, Levels, RawMaps, join_levels
 from yolov9.model.layer_types import LIST_TYPES, head_of
+from yolov9.model.routing import Upsample
 from yolov9.ops.lanes import AUXILIARY, Lane
 from yolov9.ops.recompute import is_remembered
 
@@ -43,6 +44,16 @@ def _steps(graph: Graph, numbers: Sequence[int], wanted: Sequence[int]) -> tuple
         release = tuple({s for s in row.sources if last_use[s] == number and s not in wanted})
         steps.append(_Step(number, row.sources, row.type in LIST_TYPES, release))
     return tuple(steps)
+
+
+def _leave_to_concat(graph: Graph, layers: Sequence[nn.Module]) -> None:
+    """Has a Concat enlarge what only it reads of an Upsample: one pass over memory instead of two."""
+    kinds = [row.type for row in graph.rows]
+    for number, layer in enumerate(layers):
+        readers = [reader for reader, row in enumerate(graph.rows) if number in row.sources]
+        if isinstance(layer, Upsample) and len(readers) == 1 and kinds[readers[0]] == "Concat":
+            others = graph.rows[readers[0]].sources
+            layer.left_to_concat = any(source == IMAGE or kinds[source] != "Upsample" for source in others)
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,7 @@ class DetectionModel(nn.Module):
         self._levels = len(self.head.strides)
         self._sources = sources
         self._main_sources = sources[-self._levels :]
+        _leave_to_concat(graph, layers)
         self._main_steps = _steps(graph, _needed(graph, self._main_sources), self._main_sources)
         self._dual_steps = _DualSteps.of(graph, self._levels)
 

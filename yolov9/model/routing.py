@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
-from yolov9.ops.recompute import remember_from
-from yolov9.ops.resize import resize_nearest
+from yolov9.ops.concatenate import concatenate
+from yolov9.ops.resize import fused_applies, resize_nearest
 
 
 class Silence(nn.Module):
@@ -18,20 +17,26 @@ class Silence(nn.Module):
 
 
 class Concat(nn.Module):
-    """Concatenates its inputs along the channels."""
+    """Concatenates its inputs along the channels; those that an Upsample left to it are enlarged on the way."""
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
         """List of B x Ci x H x W -> B x sum(Ci) x H x W."""
-        result = torch.cat(tuple(inputs), 1)
-        remember_from(result, inputs, lambda *parts: torch.cat(parts, 1))
-        return result
+        return concatenate(inputs)
 
 
 class Upsample(nn.Module):
     """Doubles height and width by nearest neighbour."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.left_to_concat = False
+        """Whether only a Concat reads the result, one that has another input of that size: where kernels of our own
+        do both, it is the one to enlarge."""
+
     def forward(self, x: Tensor) -> Tensor:
         """B x C x H x W -> B x C x 2H x 2W."""
+        if self.left_to_concat and fused_applies(x):
+            return x
         return resize_nearest(x, (2 * x.shape[2], 2 * x.shape[3]))
 
 

@@ -16,9 +16,14 @@ def resize_nearest(x: Tensor, size: tuple[int, int]) -> Tensor:
     """
     factor = size[0] // x.shape[2]
     whole = factor > 0 and size == (factor * x.shape[2], factor * x.shape[3])
-    if whole and x.is_cuda and row_stride(x) is not None and triton_is_installed() and not plain_wanted():
+    if whole and fused_applies(x):
         from yolov9.ops.resize_triton import enlarge_fused
 
         return enlarge_fused(x, factor)
     with torch.autocast(x.device.type, enabled=False):
         return F.interpolate(x, size=size, mode="nearest")
+
+
+def fused_applies(x: Tensor) -> bool:
+    """Tells whether kernels of our own enlarge a tensor."""
+    return x.is_cuda and row_stride(x) is not None and triton_is_installed() and not plain_wanted()

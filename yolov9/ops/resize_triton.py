@@ -14,7 +14,7 @@ from yolov9.ops.rows import as_rows
 
 @triton.jit(do_not_specialize=["rows", "height", "width"])
 def _enlarge_kernel(
-    target, source, rows, columns, height, width, source_stride,
+    target, source, rows, columns, height, width, target_stride, source_stride,
     FACTOR: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """target[h, w] = source[h // FACTOR, w // FACTOR]; `height` and `width` are those of the target."""
@@ -25,7 +25,7 @@ def _enlarge_kernel(
     h = (offs_p // width) // FACTOR  # pictures are whole multiples of FACTOR rows, so they need no part of their own
     at = (h.to(tl.int64) * (width // FACTOR) + w) * source_stride
     value = tl.load(source + at[:, None] + offs_c[None, :], mask=inside)
-    tl.store(target + offs_p.to(tl.int64)[:, None] * columns + offs_c[None, :], value, mask=inside)
+    tl.store(target + offs_p.to(tl.int64)[:, None] * target_stride + offs_c[None, :], value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows", "width"])
@@ -46,16 +46,38 @@ def _reduce_kernel(
     tl.store(target + offs_p.to(tl.int64)[:, None] * columns + offs_c[None, :], total, mask=inside)
 
 
+def enlarge_into(target: Tensor, x: Tensor, factor: int) -> None:
+    """Writes B x C x H x W, each pixel `factor` times along both sides, to channels-last memory or a slice of it."""
+    source, source_stride = as_rows(x)
+    _, target_stride = as_rows(target)
+    batch, columns, height, width = target.shape
+    rows = batch * height * width
+    block_p, block_c = tile_shape(columns)
+    _enlarge_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+        target, source, rows, columns, height, width, target_stride, source_stride,
+        FACTOR=factor, BLOCK_P=block_p, BLOCK_C=block_c,
+    )  # fmt: skip
+
+
+def reduced(gradient: Tensor, factor: int) -> Tensor:
+    """Gradient of what was enlarged: sums over factor x factor pixels of channels-last memory or a slice of it."""
+    source, stride = as_rows(gradient)
+    batch, columns, height, width = source.shape
+    shape = (batch, columns, height // factor, width // factor)
+    target = torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=torch.channels_last)
+    rows = batch * shape[2] * shape[3]
+    block_p, block_c = tile_shape(columns)
+    _reduce_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
+        target, source, rows, columns, shape[3], stride, FACTOR=factor, BLOCK_P=block_p, BLOCK_C=block_c,
+    )  # fmt: skip
+    return target
+
+
 def _enlarge(x: Tensor, factor: int) -> Tensor:
-    source, stride = as_rows(x)
     batch, columns, height, width = x.shape
     shape = (batch, columns, height * factor, width * factor)
     target = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    rows = batch * shape[2] * shape[3]
-    block_p, block_c = tile_shape(columns)
-    _enlarge_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
-        target, source, rows, columns, shape[2], shape[3], stride, FACTOR=factor, BLOCK_P=block_p, BLOCK_C=block_c
-    )
+    enlarge_into(target, x, factor)
     return target
 
 
@@ -67,16 +89,7 @@ class _Enlarge(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        source, stride = as_rows(gradients[0])
-        batch, columns, height, width = source.shape
-        shape = (batch, columns, height // ctx.factor, width // ctx.factor)
-        target = torch.empty(shape, dtype=source.dtype, device=source.device, memory_format=torch.channels_last)
-        rows = batch * shape[2] * shape[3]
-        block_p, block_c = tile_shape(columns)
-        _reduce_kernel[(triton.cdiv(rows, block_p), triton.cdiv(columns, block_c))](
-            target, source, rows, columns, shape[3], stride, FACTOR=ctx.factor, BLOCK_P=block_p, BLOCK_C=block_c,
-        )  # fmt: skip
-        return target, None
+        return reduced(gradients[0], ctx.factor), None
 
 
 def enlarge_fused(x: Tensor, factor: int) -> Tensor:

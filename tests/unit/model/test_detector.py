@@ -8,6 +8,7 @@ from torch import nn
 
 from yolov9.errors import UserError
 from yolov9.model import DetectionModel, build_model, convert, fuse
+from yolov9.model.routing import Upsample
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +152,23 @@ def test_single_and_folded_models_are_not_converted(dual: DetectionModel) -> Non
         convert(convert(dual))
     with pytest.raises(UserError, match="folded"):
         convert(fuse(dual))
+
+
+def test_an_upsample_is_left_to_the_concat_that_alone_reads_it() -> None:
+    left = {
+        number
+        for number, layer in enumerate(build_model("yolov9-s").model)
+        if isinstance(layer, Upsample) and layer.left_to_concat
+    }
+    assert left == {10, 13, 23, 26}
+
+
+@pytest.mark.parametrize(("row", "sources", "left"), [(8, [-1, 4], True), (9, [3, 7, 6], False), (8, [7, 7], False)])
+def test_an_upsample_that_something_else_needs_enlarges_itself(
+    tiny_graph: dict[str, Any], row: int, sources: list[int], left: bool
+) -> None:
+    """Row 7 enlarges row 6: for the concatenation 8, which takes its size from another row, or also for the head 9."""
+    tiny_graph["layers"][row][0] = sources
+    upsample = build_model(tiny_graph).model[7]
+    assert isinstance(upsample, Upsample)
+    assert upsample.left_to_concat is left
