@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512VBMI__
+#include <immintrin.h>
+#endif
 
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef uint16_t words __attribute__((vector_size(16)));
@@ -64,6 +67,39 @@ static void recolour_line(uint32_t *pixels, int count, const float *factors)
             pixels[k] = recoloured(pixels[k], hue, saturation, value);
 }
 
+#ifdef __AVX512VBMI__
+
+/* Where a byte of 16 pixels lies when they take four bytes each, and three. */
+static const uint8_t UNPACKED[64] = {0,  1,  2,  2,  3,  4,  5,  5,  6,  7,  8,  8,  9,  10, 11, 11, 12, 13, 14, 14, 15, 16,
+                                     17, 17, 18, 19, 20, 20, 21, 22, 23, 23, 24, 25, 26, 26, 27, 28, 29, 29, 30, 31, 32, 32,
+                                     33, 34, 35, 35, 36, 37, 38, 38, 39, 40, 41, 41, 42, 43, 44, 44, 45, 46, 47, 47};
+static const uint8_t PACKED[64] = {0,  1,  2,  4,  5,  6,  8,  9,  10, 12, 13, 14, 16, 17, 18, 20, 21, 22, 24, 25, 26, 28,
+                                   29, 30, 32, 33, 34, 36, 37, 38, 40, 41, 42, 44, 45, 46, 48, 49, 50, 52, 53, 54, 56, 57,
+                                   58, 60, 61, 62};
+
+static inline __mmask64 bytes_of(int pixels) { return pixels < 16 ? (1ull << 3 * pixels) - 1 : (1ull << 48) - 1; }
+
+/* Up to LANES - 1 pixels more than `count` are written. */
+static void unpack(const uint8_t *packed, uint32_t *pixels, int count)
+{
+    const __m512i order = _mm512_loadu_si512(UNPACKED);
+    for (int i = 0; i < count; i += 16) {
+        __m512i v = _mm512_maskz_loadu_epi8(bytes_of(count - i), packed + 3 * i);
+        _mm512_storeu_si512(pixels + i, _mm512_permutexvar_epi8(order, v));
+    }
+}
+
+static void pack(const uint32_t *pixels, uint8_t *packed, int count)
+{
+    const __m512i order = _mm512_loadu_si512(PACKED);
+    for (int i = 0; i < count; i += 16) {
+        __m512i v = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(pixels + i));
+        _mm512_mask_storeu_epi8(packed + 3 * i, bytes_of(count - i), v);
+    }
+}
+
+#else
+
 /* Four pixels at a time, as long as 16 bytes can be touched without leaving the row. */
 static void unpack(const uint8_t *packed, uint32_t *pixels, int count)
 {
@@ -91,6 +127,8 @@ static void pack(const uint32_t *pixels, uint8_t *packed, int count)
         for (int c = 0; c < 3; c++)
             packed[3 * i + c] = (uint8_t)(pixels[i] >> 8 * c);
 }
+
+#endif
 
 /* pitch: bytes from one row to the next. The two pictures are the same one or do not overlap. */
 void recolour(const uint8_t *bgr, ptrdiff_t bgr_pitch, uint8_t *rgb, ptrdiff_t rgb_pitch, int height, int width,
@@ -157,6 +195,44 @@ static void blend_columns(const uint16_t *row, int channels, const int *at, cons
     }
 }
 
+#ifdef __AVX512VBMI__
+
+enum { GROUP = 8 }; /* pixels that are blended at a time */
+
+/* Tells whether the neighbours of any GROUP pixels lie within 64 values of the row. */
+static int is_dense(double step, int channels) { return ((GROUP - 1) * size((float)step) + 2.0f) * channels + 4.0f <= 64.0f; }
+
+/* Makes `at` of a group that of its leftmost pixel, and `places` count from there. */
+static void group_columns(int *at, uint16_t *places, int count)
+{
+    for (int i = 0; i < count; i += GROUP) {
+        const int end = i + GROUP < count ? i + GROUP : count, first = at[i] < at[end - 1] ? at[i] : at[end - 1];
+        for (int x = i; x < end; x++)
+            for (int c = 0; c < 4; c++)
+                places[4 * x + c] = (uint16_t)(at[x] - first + c);
+        at[i] = first;
+    }
+}
+
+/* As `blend_columns`, with columns in groups. */
+static void blend_dense_columns(const uint16_t *row, int channels, const int *at, const uint16_t *places,
+                                const uint16_t *right, int count, uint32_t *line)
+{
+    const __m512i next = _mm512_set1_epi16((short)channels), half = _mm512_set1_epi16(ONE / 2);
+    for (int i = 0; i < count; i += GROUP) {
+        const uint16_t *first = row + at[i];
+        const __m512i low = _mm512_loadu_si512(first), high = _mm512_loadu_si512(first + 32);
+        const __m512i place = _mm512_loadu_si512(places + 4 * i);
+        const __m512i a = _mm512_permutex2var_epi16(low, place, high);
+        const __m512i b = _mm512_permutex2var_epi16(low, _mm512_add_epi16(place, next), high);
+        const __m512i change = _mm512_mullo_epi16(_mm512_sub_epi16(b, a), _mm512_loadu_si512(right + 4 * i));
+        const __m512i sum = _mm512_add_epi16(_mm512_add_epi16(_mm512_slli_epi16(a, 8), half), change);
+        _mm256_storeu_si256((__m256i *)(line + i), _mm512_cvtepi16_epi8(_mm512_srli_epi16(sum, 8)));
+    }
+}
+
+#endif
+
 /* Averages of two by two pixels; where the source ends between them, its edge is repeated. Returns as `resample`. */
 int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
           uint8_t *out, ptrdiff_t out_pitch, int height, int width)
@@ -206,6 +282,11 @@ int resample(const uint8_t *source, ptrdiff_t source_pitch, int source_height, i
             right[4 * x + c] = (uint16_t)share;
         }
     }
+#ifdef __AVX512VBMI__
+    const int dense = !failed && is_dense(step_x, channels);
+    if (dense)
+        group_columns(at, left, width);
+#endif
     for (int y = 0; !failed && y < height; y++) {
         const uint8_t *rows[2];
         int upper = neighbour(start_y + y * step_y, source_height, &share);
@@ -223,6 +304,11 @@ int resample(const uint8_t *source, ptrdiff_t source_pitch, int source_height, i
             }
         }
         blend_rows(rows[0], rows[1], channels * source_width, share, row);
+#ifdef __AVX512VBMI__
+        if (dense)
+            blend_dense_columns(row, channels, at, left, right, width, line);
+        else
+#endif
         blend_columns(row, channels, at, left, right, width, line);
         if (factors != NULL && !before)
             recolour_line(line, width, factors);
