@@ -37,34 +37,45 @@ static inline uint32_t channel(float distance, float value, float chroma)
     return (uint32_t)(int)(value - chroma * most(0.0f, least(1.0f, distance)));
 }
 
-static inline uint32_t recoloured(uint32_t bgr, float hue, float saturation, float value)
-{
-    float b = (float)(int)(bgr & 255), g = (float)(int)(bgr >> 8 & 255), r = (float)(int)(bgr >> 16 & 255);
-    float v = most(most(b, g), r), range = v - least(least(b, g), r);
-    float h = v == r ? g - b : v == g ? b - r + 2.0f * range : r - g + 4.0f * range;
-    float divisor_h = most(range, 1.0f), divisor_s = most(v, 1.0f);
-    float both = 1.0f / (divisor_h * divisor_s); /* divisions are what takes the time here */
-    h = whole(h * (30.0f * both * divisor_s) + 30.5f) - 30.0f; /* OpenCV's 0 to 179; the least is -30 */
-    h = h < 0.0f ? h + 180.0f : h;
-    h = whole(h * hue) * (1.0f / 30.0f);
-    h = h >= 6.0f ? h - 6.0f : h;
-    float s = whole(range * (255.0f * both * divisor_h) + 0.5f);
-    s = whole(least(s * saturation, 255.0f));
-    v = whole(least(v * value, 255.0f));
-    float chroma = v * s * (1.0f / 255.0f);
-    v += 1e-4f;
-    return channel(2.0f - size(h - 3.0f), v, chroma) | channel(size(h - 2.0f) - 1.0f, v, chroma) << 8 |
-           channel(size(h - 4.0f) - 1.0f, v, chroma) << 16;
-}
-
 /* Blue, green, red, from the lowest byte on, to red, green, blue. Up to LANES - 1 pixels more than `count` are changed:
- * the rest of a line would take as long one by one as a hundred pixels take together. */
+ * the rest of a line would take as long one by one as a hundred pixels take together.
+ *
+ * Three short loops: in one, a processor would wait for results most of the time. */
 static void recolour_line(uint32_t *pixels, int count, const float *factors)
 {
+    float hues[BLOCK], saturations[BLOCK], values[BLOCK];
     const float hue = factors[0], saturation = factors[1], value = factors[2];
-    for (int i = 0; i < count; i += LANES)
-        for (int k = i; k < i + LANES; k++)
-            pixels[k] = recoloured(pixels[k], hue, saturation, value);
+    for (int first = 0; first < count; first += BLOCK) {
+        const int end = count - first < BLOCK ? (count - first + LANES - 1) & -LANES : BLOCK;
+        uint32_t *block = pixels + first;
+        for (int i = 0; i < end; i++) {
+            uint32_t bgr = block[i];
+            float b = (float)(int)(bgr & 255), g = (float)(int)(bgr >> 8 & 255), r = (float)(int)(bgr >> 16 & 255);
+            float v = most(most(b, g), r), range = v - least(least(b, g), r);
+            float h = v == r ? g - b : v == g ? b - r + 2.0f * range : r - g + 4.0f * range;
+            float divisor_h = most(range, 1.0f), divisor_s = most(v, 1.0f);
+            float both = 1.0f / (divisor_h * divisor_s); /* divisions are what takes the time here */
+            hues[i] = h * (30.0f * both * divisor_s);
+            saturations[i] = range * (255.0f * both * divisor_h);
+            values[i] = v;
+        }
+        for (int i = 0; i < end; i++) {
+            float h = whole(hues[i] + 30.5f) - 30.0f; /* OpenCV's 0 to 179; the least is -30 */
+            h = h < 0.0f ? h + 180.0f : h;
+            h = whole(h * hue) * (1.0f / 30.0f);
+            hues[i] = h >= 6.0f ? h - 6.0f : h;
+            float s = whole(saturations[i] + 0.5f);
+            s = whole(least(s * saturation, 255.0f));
+            float v = whole(least(values[i] * value, 255.0f));
+            saturations[i] = v * s * (1.0f / 255.0f);
+            values[i] = v + 1e-4f;
+        }
+        for (int i = 0; i < end; i++) {
+            float h = hues[i], v = values[i], chroma = saturations[i];
+            block[i] = channel(2.0f - size(h - 3.0f), v, chroma) | channel(size(h - 2.0f) - 1.0f, v, chroma) << 8 |
+                       channel(size(h - 4.0f) - 1.0f, v, chroma) << 16;
+        }
+    }
 }
 
 #ifdef __AVX512VBMI__
