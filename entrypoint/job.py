@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ from entrypoint.prepare import plan_job, prepare_request, read_watch, write_plan
 from entrypoint.request import JobRequest, Source
 from entrypoint.resume import epochs_left, interrupted_run
 from entrypoint.rundir import check_writable, make_run_dir
-from entrypoint.supervise import Ending, say_resumable
+from entrypoint.supervise import Ending
 from entrypoint.table import DOES_NOT_FIT, GIVES_WAY, plan_table
 from entrypoint.trainer_process import run_trainer
 from yolov9.config.settings import TrainSettings
@@ -22,6 +23,9 @@ from yolov9.engine.atomic_file import write_text_atomically
 from yolov9.engine.plan_record import MEMORY_EVENTS, PLAN_FILE
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG, setup_logging
+
+NOTHING_TO_GO_ON = frozenset({ExitCode.DONE, ExitCode.USAGE, ExitCode.BAD_DATA, ExitCode.DIVERGED})
+"""Exit codes after which `--resume` alone would not do: done, or something else has to be put right first."""
 
 
 def run_job(command: str, argv: Sequence[str]) -> int:
@@ -43,9 +47,10 @@ def run_job(command: str, argv: Sequence[str]) -> int:
     ending, plan = _run_once(request, run_dir)
     if ending.exit_code == ExitCode.DIVERGED and plan.value("amp") != "off":
         LOG.warning("half precision may be the cause: back to the last checkpoint, and on with --amp off")
-        own = goes_on or _saved_at_ns(run_dir) != saved_at_ns
-        ending, _ = _run_once(_in_float32(request, plan, interrupted_run(run_dir) if own else ""), run_dir)
-    say_resumable(ending, run_dir)
+        goes_on = goes_on or _saved_at_ns(run_dir) != saved_at_ns
+        ending, _ = _run_once(_in_float32(request, plan, interrupted_run(run_dir) if goes_on else ""), run_dir)
+    if ending.exit_code not in NOTHING_TO_GO_ON and (goes_on or _saved_at_ns(run_dir) != saved_at_ns):
+        LOG.info("to go on from the last checkpoint: train --resume %s", shlex.quote(str(run_dir)))
     return ending.exit_code
 
 

@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, TracebackType
 
 from entrypoint.host.memory import OomCounters, read_oom_counters
@@ -235,10 +234,3 @@ def _ending(tree: Tree, status: int, kills_before: int, *, stop_requested: bool)
         oom_kills=max(0, (counters.kills or 0) - kills_before),
         oom=counters,
     )
-
-
-def say_resumable(ending: Ending, run_dir: Path) -> None:
-    """After a stop on request: where to go on, when there is something."""
-    checkpoint = run_dir / "weights" / "last.pt"
-    if ending.exit_code == ExitCode.STOPPED_RESUMABLE and checkpoint.is_file():
-        LOG.info("stopped on request; to go on: train --resume %s", checkpoint)

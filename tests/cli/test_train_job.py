@@ -75,12 +75,26 @@ def test_p17_a_stopped_run_is_resumable_and_ends(run: Run, tmp_path: Path, long_
     long_job.send_signal(signal.SIGTERM)
     rest = long_job.stderr.read()
     assert long_job.wait(60) == 75, rest
-    assert "--resume" in rest
+    assert f"to go on from the last checkpoint: train --resume {run_dir}" in rest
     reached = epochs(run_dir)
     target = reached[-1] + 3
     done = run("train", "--resume", "--epochs", str(target), timeout_s=200)
     assert done.returncode == 0, done.stderr
     assert epochs(run_dir) == list(range(target))
+
+
+def test_a_trainer_that_was_killed_is_followed_by_what_goes_on_with_its_run(
+    tmp_path: Path, long_job: "subprocess.Popen[str]"
+) -> None:
+    assert long_job.stderr is not None
+    for line in long_job.stderr:
+        if "epoch 2/" in line:
+            break
+    (trainer,) = Path(f"/proc/{long_job.pid}/task/{long_job.pid}/children").read_text().split()
+    os.kill(int(trainer), signal.SIGKILL)
+    rest = long_job.stderr.read()
+    assert long_job.wait(60) == 137, rest
+    assert f"to go on from the last checkpoint: train --resume {tmp_path}/runs/train/exp" in rest
 
 
 def test_p17_a_stop_while_the_machine_is_read_ends_it_as_any_stop_does(run: Run, tmp_path: Path) -> None:
