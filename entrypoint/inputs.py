@@ -38,10 +38,11 @@ def resolve_inputs(request: JobRequest) -> JobRequest:
         weights = str(find_weights(weights, request.environment))
     model, source = _model(request, weights)
     changed = replace(settings, weights=weights)
-    if isinstance(settings, TrainSettings):
-        load_recipe(settings.hyp)
-        if not settings.cfg and not weights:
-            changed = replace(settings, cfg=model)
+    if isinstance(changed, TrainSettings):
+        load_recipe(changed.hyp)
+        cfg = changed.cfg if changed.cfg or weights else model
+        # A run may be resumed from another working folder.
+        changed = replace(changed, cfg=cfg, data=str(Path(changed.data).absolute()) if changed.data else "")
     if isinstance(settings, DetectSettings):
         with reading(settings.source):
             _check_source(settings)

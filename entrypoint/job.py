@@ -3,6 +3,7 @@
 import json
 import logging
 import shlex
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -73,8 +74,11 @@ def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
             Path(copy).parent,
         )
-    if former and ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA):
-        write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
+    if ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA):
+        if former:
+            write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
+        elif {path.name for path in run_dir.rglob("*")} <= {PLAN_FILE, "weights"}:
+            shutil.rmtree(run_dir, ignore_errors=True)
     return ending, plan
 
 

@@ -65,6 +65,8 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
         }
     except (KeyError, TypeError, AttributeError):
         return {}
+    if "data" in options:
+        options["data"] = replace(options["data"], value=former.get("settings", {}).get("data", options["data"].value))
     accumulate, pictures = options.get("accumulate"), _pictures_per_step(former)
     if pictures and (accumulate or _loaded_together(former, pictures)):
         options.pop("accumulate", None)

@@ -102,9 +102,10 @@ def test_a_file_where_the_results_should_go(run: Run, tmp_path: Path) -> None:
     assert_plain(run("train", "--device", "cpu"), 73, str(tmp_path / "runs"), "--project")
 
 
-def test_data_set_without_a_single_label(run: Run, data_file: Path) -> None:
+def test_data_set_without_a_single_label(run: Run, data_file: Path, tmp_path: Path) -> None:
     done = run("train", "--data", str(data_file), "--cfg", "yolov9-t", "--img", "64", "--device", "cpu", timeout_s=280)
     assert_plain(done, 65, "label")
+    assert not list((tmp_path / "runs" / "train").iterdir()), "a refused job leaves no folder behind"
 
 
 @pytest.mark.parametrize(

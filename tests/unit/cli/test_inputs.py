@@ -127,6 +127,21 @@ def test_a_batch_above_the_pictures_of_a_step_is_refused_when_a_run_goes_on(tmp_
     assert caught.value.remedy == "--batch 8, or less"
 
 
+def test_a_run_goes_on_from_another_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for split in ("train", "val"):
+        (tmp_path / "set" / split).mkdir(parents=True)
+    (tmp_path / "set" / "data.yaml").write_text("train: train\nval: val\nnames: [a]\n")
+    run = tmp_path / "exp"
+    (run / "weights").mkdir(parents=True)
+    (run / "weights" / "last.pt").touch()
+    first, _ = prepare_request("train", ["--data", "set/data.yaml"])
+    (run / "plan.json").write_text(json.dumps({"request": first.as_dict(), "settings": vars(first.settings)}))
+    monkeypatch.chdir("/")
+    request, _ = prepare_request("train", ["--resume", str(run)])
+    assert isinstance(request.settings, TrainSettings)
+    assert request.settings.data == str(tmp_path / "set" / "data.yaml")
+
+
 def test_a_run_goes_on_without_the_files_that_its_checkpoint_holds(tmp_path: Path) -> None:
     run = tmp_path / "exp"
     (run / "weights").mkdir(parents=True)
