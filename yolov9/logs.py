@@ -35,11 +35,21 @@ def setup_logging(*, quiet: bool = False) -> None:
     Args:
         quiet: only warnings and errors are shown.
     """
+    _open_closed_streams()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     LOG.handlers[:] = [handler]
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     LOG.propagate = False
+
+
+def _open_closed_streams() -> None:
+    """A program that is started without standard output, as by `>&-`, writes it nowhere; no file gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # The lowest free number, which is that of the stream.
+            os.set_inheritable(descriptor, descriptor == number)
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def show_result(line: str) -> None:

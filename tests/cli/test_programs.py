@@ -175,6 +175,18 @@ def test_an_answer_onto_a_full_disk_is_refused_plainly(
     assert "found:  standard output could not be written: No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("argv", "exit_code"), [("check", 0), ("plan --json", 0), ("train --data nowhere.yaml", 65)])
+def test_without_standard_streams_the_exit_code_is_the_same(
+    run: Run, redirection: str, argv: str, exit_code: int
+) -> None:
+    command = f"exec {sys.executable} -m entrypoint {argv} {redirection}"
+    script = f"import os; os.execvp('sh', ['sh', '-c', {command!r}])"
+    done = run(program=("-c", script))
+    assert done.returncode == exit_code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("print_it", ["show_result('scores')", "print('help'); flush_output()"])
 def test_a_result_that_cannot_be_written_is_no_internal_error(run: Run, print_it: str) -> None:
     """Onto a full disk, as `val … > scores.txt` does it."""
