@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from yolov9.model import build_model
 from yolov9.model import norm_act as model_norm_act
 from yolov9.model.elan import RepNCSPELAN4
 from yolov9.ops.fan_out import fan_out
@@ -117,6 +118,42 @@ def test_a_block_has_the_gradients_of_its_plain_twin_and_autograd_adds_none(monk
     assert max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)) < BLOCK_ERROR
     again, _ = _block_gradients(block, x, monkeypatch, fused=True, recompute=True)
     assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True))
+
+
+GRAPH = {
+    "nc": 3,
+    "layers": [
+        *([-1, 1, "Conv", [16, 3, 2]] for _ in range(5)),
+        [-1, 1, "Upsample", [None, 2, "nearest"]],
+        [[-1, 3], 1, "Concat", [1]],
+        [-1, 1, "Conv", [16, 1, 1]],
+        [[2, 7, 4], 1, "DDetect", [3]],
+    ],
+}
+"""Rows 2 and 3 are read by the row after them and by another one, row 4 by two, and each branch of a level reads it."""
+
+
+def test_features_that_several_rows_read_have_the_gradients_of_their_plain_twin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from yolov9.ops.norm_act_fused import norm_act_fused
+
+    torch.manual_seed(0)
+    base = build_model(GRAPH).to(DEVICE, memory_format=torch.channels_last).train()
+    results, additions = [], []
+    for norm_act in (norm_act_fused, norm_act_plain):
+        monkeypatch.setattr(model_norm_act, "norm_act", norm_act)
+        model = copy.deepcopy(base)
+        with torch.autocast(DEVICE, dtype=DTYPE, enabled=not INTERPRETED):
+            (levels,) = model.levels(_random((2, 3, 64, 64), 6))
+        maps = [tensor for level in levels for tensor in level]
+        with _Additions() as counted:
+            torch.autograd.backward(maps, [torch.ones_like(tensor) for tensor in maps])
+        additions.append(counted.count)
+        results.append([p.grad for p in model.parameters() if p.grad is not None])
+    assert (additions[0], additions[1] >= 6) == (0, True)
+    errors = [float((a - b).norm() / b.norm()) for a, b in zip(*results, strict=True) if float(b.norm()) > 1e-3]
+    assert max(errors) < 10 * BLOCK_ERROR
 
 
 def test_a_block_makes_each_activation_again_once(monkeypatch: pytest.MonkeyPatch) -> None:

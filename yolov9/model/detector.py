@@ -12,6 +12,7 @@ from yolov9.model.graph import IMAGE, Graph
 from yolov9.model.head import REG_MAX, DetectionHead, DualDDetect, Level, Levels, RawMaps, join_levels
 from yolov9.model.layer_types import LIST_TYPES, head_of
 from yolov9.model.routing import Upsample
+from yolov9.ops.fan_out import fan_out
 from yolov9.ops.lanes import AUXILIARY, Lane
 from yolov9.ops.recompute import is_remembered
 
@@ -44,6 +45,14 @@ def _steps(graph: Graph, numbers: Sequence[int], wanted: Sequence[int]) -> tuple
         release = tuple({s for s in row.sources if last_use[s] == number and s not in wanted})
         steps.append(_Step(number, row.sources, row.type in LIST_TYPES, release))
     return tuple(steps)
+
+
+def _read(outputs: dict[int, Any], row: int, *, last: bool) -> Any:
+    """Returns an output for one of its readers, and keeps it for those after it unless this is the last one."""
+    output = outputs[row]
+    if not last and isinstance(output, Tensor):
+        output, outputs[row] = fan_out(output)
+    return output
 
 
 def _leave_to_concat(graph: Graph, layers: Sequence[nn.Module]) -> None:
@@ -126,7 +135,7 @@ class DetectionModel(nn.Module):
     def _run(self, steps: Sequence[_Step], outputs: dict[int, Any]) -> None:
         """Runs layers in order; reads their inputs in `outputs`, by row, and leaves there what is needed later."""
         for step in steps:
-            inputs = [outputs[source] for source in step.sources]
+            inputs = [_read(outputs, source, last=source in step.release) for source in step.sources]
             outputs[step.number] = self.model[step.number](inputs if step.takes_list else inputs[0])
             for source in step.release:
                 del outputs[source]
@@ -136,19 +145,20 @@ class DetectionModel(nn.Module):
         steps: Sequence[_Step],
         outputs: dict[int, Any],
         sources: Sequence[int],
-        head: Callable[[int, Tensor], Level],
+        head: Callable[[int, tuple[Tensor, Tensor]], Level],
     ) -> Levels:
         """Runs the layers of a part, and its head beside them as soon as the feature of a level is there."""
         lanes: dict[int, Lane] = {}
         levels: dict[int, Level] = {}
 
         def run_head(level: int) -> None:
-            feature = outputs[sources[level]]
+            feature = _read(outputs, sources[level], last=False)
             # Each lane has memory of its own, which counts where features are not even kept.
             beside = not self.head.is_last(level) and not is_remembered(feature)
             lanes[level] = Lane(f"level {level}", wanted=beside)
-            with lanes[level].run([feature]):
-                levels[level] = head(level, feature)
+            uses = fan_out(feature)
+            with lanes[level].run(uses):
+                levels[level] = head(level, uses)
 
         for level, source in enumerate(sources):
             if source in outputs:

@@ -86,12 +86,13 @@ def _last_bias(branch: nn.Module) -> Tensor:
     return bias
 
 
-def _level(feature: Tensor, box: nn.Module, classes: nn.Module, *, beside: bool) -> Level:
-    """Sides and scores of one level; `beside` runs the two branches side by side."""
-    lane = Lane("class scores", wanted=beside and not is_remembered(feature))
-    with lane.run([feature]):
-        scores = classes(feature)
-    sides = box(feature)
+def _level(feature: tuple[Tensor, Tensor], box: nn.Module, classes: nn.Module, *, beside: bool) -> Level:
+    """Sides and scores of one level, from its feature for each of them; `beside` runs the two branches side by side."""
+    to_box, to_classes = feature
+    lane = Lane("class scores", wanted=beside and not is_remembered(to_classes))
+    with lane.run([to_classes]):
+        scores = classes(to_classes)
+    sides = box(to_box)
     lane.join([scores])
     return sides, scores
 
@@ -124,7 +125,7 @@ class DetectionHead(nn.Module, ABC):
             nn.init.constant_(_last_bias(cls), math.log(EXPECTED_OBJECTS / self.nc / cells))
 
     @abstractmethod
-    def main_level(self, level: int, feature: Tensor) -> Level:
+    def main_level(self, level: int, feature: tuple[Tensor, Tensor]) -> Level:
         """Sides and scores of a level of the part that predictions are taken from, from the feature of that level."""
 
     def is_last(self, level: int) -> bool:
@@ -173,8 +174,8 @@ class DDetect(DetectionHead):
         self.dfl = BinExpectation()
         self._start_biases(self.cv2, self.cv3)
 
-    def main_level(self, level: int, feature: Tensor) -> Level:
-        """Sides and scores of a level from its feature."""
+    def main_level(self, level: int, feature: tuple[Tensor, Tensor]) -> Level:
+        """Sides and scores of a level from its feature, given twice (`fan_out`)."""
         return _level(feature, self.cv2[level], self.cv3[level], beside=self.is_last(level))
 
     def _expectation(self, aux: bool) -> BinExpectation:
@@ -202,12 +203,12 @@ class DualDDetect(DetectionHead):
         self._start_biases(self.cv2, self.cv3)
         self._start_biases(self.cv4, self.cv5)
 
-    def aux_level(self, level: int, feature: Tensor) -> Level:
-        """Sides and scores of a level of the auxiliary part from its feature."""
+    def aux_level(self, level: int, feature: tuple[Tensor, Tensor]) -> Level:
+        """Sides and scores of a level of the auxiliary part from its feature, given twice (`fan_out`)."""
         return _level(feature, self.cv2[level], self.cv3[level], beside=self.is_last(level))
 
-    def main_level(self, level: int, feature: Tensor) -> Level:
-        """Sides and scores of a level of the main part from its feature."""
+    def main_level(self, level: int, feature: tuple[Tensor, Tensor]) -> Level:
+        """Sides and scores of a level of the main part from its feature, given twice (`fan_out`)."""
         return _level(feature, self.cv4[level], self.cv5[level], beside=self.is_last(level))
 
     def _expectation(self, aux: bool) -> BinExpectation:

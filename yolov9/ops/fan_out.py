@@ -34,12 +34,14 @@ def fan_out(x: Tensor) -> tuple[Tensor, Tensor]:
     """Returns an activation twice, for two consumers, which may again fan out theirs.
 
     Both are `x` itself unless an autograd function with `GradientParts` (attribute `parts` of its context) made it on
-    the current stream. The caller holds `x` for as long as it uses them.
+    the current stream.
     """
     parts = getattr(x.grad_fn, "parts", None) if torch.is_grad_enabled() else None
     if not isinstance(parts, GradientParts) or parts.stream != _current_stream(x):
         return x, x
     first, second = _FanOut.apply(x, parts)
+    # What can be made again counts as that for as long as the tensor itself lives (see `yolov9.ops.recompute`).
+    first.fanned_out_of = second.fanned_out_of = x
     return first, second
 
 
