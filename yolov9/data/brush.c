@@ -244,6 +244,31 @@ static void blend_dense_columns(const uint16_t *row, int channels, const int *at
 
 #endif
 
+/* Averages of neighbours in a row of sums of two. */
+static void halve_columns(const uint16_t *sums, int count, uint32_t *line)
+{
+#ifdef __AVX512VBMI__
+    uint16_t places[32];
+    for (int k = 0; k < 32; k++)
+        places[k] = (uint16_t)(k / 4 * 6 + k % 4);
+    const __m512i left = _mm512_loadu_si512(places), right = _mm512_add_epi16(left, _mm512_set1_epi16(3));
+    for (int x = 0; x < count; x += GROUP) {
+        const __m512i low = _mm512_loadu_si512(sums + 6 * x), high = _mm512_loadu_si512(sums + 6 * x + 32);
+        const __m512i sum = _mm512_add_epi16(_mm512_permutex2var_epi16(low, left, high),
+                                             _mm512_permutex2var_epi16(low, right, high));
+        const __m512i mean = _mm512_srli_epi16(_mm512_add_epi16(sum, _mm512_set1_epi16(2)), 2);
+        _mm256_storeu_si256((__m256i *)(line + x), _mm512_cvtepi16_epi8(mean));
+    }
+#else
+    for (int x = 0; x < count; x += 2) {
+        const uint16_t *a = sums + 6 * x, *b = a + 6;
+        words mean = (load_two(a, b) + load_two(a + 3, b + 3) + 2) / 4;
+        bytes narrow = PICK((bytes)mean, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14); /* the lower bytes */
+        memcpy(line + x, &narrow, 8);
+    }
+#endif
+}
+
 /* Averages of two by two pixels; where the source ends between them, its edge is repeated. Returns as `resample`. */
 int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
           uint8_t *out, ptrdiff_t out_pitch, int height, int width)
@@ -258,12 +283,7 @@ int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int 
             sums[i] = (uint16_t)(upper[i] + lower[i]);
         if (source_width < 2 * width)
             memcpy(sums + 3 * source_width, sums + 3 * (source_width - 1), 3 * sizeof *sums);
-        for (int x = 0; x < width; x += 2) {
-            const uint16_t *a = sums + 6 * x, *b = a + 6;
-            words mean = (load_two(a, b) + load_two(a + 3, b + 3) + 2) / 4;
-            bytes narrow = PICK((bytes)mean, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14); /* the lower bytes */
-            memcpy(line + x, &narrow, 8);
-        }
+        halve_columns(sums, width, line);
         pack(line, out + y * out_pitch, width);
     }
     free(sums), free(line);
