@@ -20,6 +20,7 @@ from yolov9.logs import LOG
 
 COMPILERS = ("cc", "gcc", "clang")
 SOURCE = Path(__file__).with_name("brush.c")
+HEADER = SOURCE.with_name("columns.h")
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC"),
     # Without these a comparison that might trap keeps the loop from being vectorised. No value here is NaN or infinite.
@@ -108,7 +109,7 @@ def _is_ours(path: Path) -> bool:
 def _key(compiler: str) -> str:
     """Hash of everything that the result depends on; `native` means the processor."""
     processor = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Feat"))]
-    parts = (SOURCE.read_text(), *FLAGS, os.path.realpath(compiler), *processor[:1])
+    parts = (SOURCE.read_text(), HEADER.read_text(), *FLAGS, os.path.realpath(compiler), *processor[:1])
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -1,5 +1,10 @@
 """The brush in C against OpenCV's, and both against bilinear interpolation in floating point."""
 
+import ctypes
+import platform
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +12,8 @@ from hypothesis import strategies as st
 
 from yolov9.data.augment import bgr_to_rgb_with_hsv
 from yolov9.data.brush import OPENCV, Line
+from yolov9.data.compiled import COMPILERS, FLAGS, SOURCE
+from yolov9.data.compiled_brush import CompiledBrush
 
 FACTORS = np.array(((1.008, 1.4, 0.73), (0.992, 0.6, 1.3), (1.015, 1.7, 1.4), (1.0, 1.0, 1.0)))
 
@@ -123,3 +130,24 @@ def test_resampling_and_colours_in_one_are_those_one_after_the_other(compiled_br
 def test_halves_are_those_of_opencv(compiled_brush, hw):
     source = np.random.default_rng(0).integers(0, 256, (*hw, 3), dtype=np.uint8)
     np.testing.assert_array_equal(compiled_brush.halve(source), OPENCV.halve(source))
+
+
+@pytest.fixture(scope="session")
+def brush_without_avx512(compiled_brush, tmp_path_factory):
+    if platform.machine() != "x86_64":
+        pytest.skip("only x86 has vectors of both lengths")
+    library = tmp_path_factory.mktemp("brush") / "short.so"
+    compiler = next(path for name in COMPILERS if (path := shutil.which(name)))
+    subprocess.run([compiler, *FLAGS, "-mno-avx512f", str(SOURCE), "-o", str(library)], check=True)
+    return CompiledBrush(ctypes.CDLL(str(library)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(source_hw=st.tuples(SIZES, SIZES), out_hw=st.tuples(SIZES, SIZES), x=LINES, y=LINES, first=st.booleans())
+def test_short_and_long_vectors_draw_the_same(compiled_brush, brush_without_avx512, source_hw, out_hw, x, y, first):
+    source = np.random.default_rng(0).integers(0, 256, (*source_hw, 3), dtype=np.uint8)
+    drawn = [np.empty((*out_hw, 3), np.uint8) for _ in range(2)]
+    for brush, out in zip((compiled_brush, brush_without_avx512), drawn, strict=True):
+        brush.resample(source, x, y, out, FACTORS[0], colours_first=first)
+    np.testing.assert_array_equal(*drawn)
+    np.testing.assert_array_equal(compiled_brush.halve(source), brush_without_avx512.halve(source))
