@@ -5,6 +5,7 @@ A plan is a JSON object with `command` (train, val, detect or bench), `settings`
 (data.yaml of a copy of the data set on faster storage), when there is one.
 """
 
+import gc
 import json
 import os
 import signal
@@ -53,6 +54,9 @@ def _run(plan: dict[str, Any]) -> int:
     if command == "train":
         from yolov9.engine.trainer import Trainer
 
+        # Modules stay to the end. A capture collects garbage first, and would look through all of them each time.
+        gc.collect()
+        gc.freeze()
         copy = str(plan.get("data_copy", ""))
         return Trainer(_settings(TrainSettings, values), run_dir, _given(plan), data_copy=copy).run()
     if command == "val":

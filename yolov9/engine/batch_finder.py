@@ -21,7 +21,7 @@ SAFETY = 0.96
 RETREAT = 0.9
 """After a batch that did not fit despite the line, so much of it is tried next."""
 MOST_RETREATS = 4
-EVEN_SHARE = 0.85
+EVEN_SHARE = 0.95
 """Where the most that fits is asked for, equal parts have to be at least so large a share of it."""
 GAIN = 1.02
 """A larger batch has to be this much faster a picture, or the smaller one is taken."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from yolov9.engine.captured import Gradient, GraphCache, GraphPool
+from yolov9.engine.captured import GraphCache, GraphPool
 from yolov9.engine.loss_meter import LOSS_NAMES, LossMeter
 from yolov9.engine.precision import Precision
 from yolov9.loss import DetectionLoss, PixelTargets, WholeBatch, pack_targets
@@ -25,6 +25,8 @@ MOST_HEADS = 2
 """Auxiliary and main head."""
 
 Resize = Callable[[Tensor], Tensor]
+Gradient = Callable[[Tensor, Tensor], Tensor]
+"""Takes the images and targets of one micro-batch; the result is a scalar."""
 
 
 class BatchGradient:
@@ -70,12 +72,14 @@ class BatchGradient:
         self._whole = WholeBatch(torch.zeros(MOST_HEADS, device=device), torch.zeros((), device=device))
         self._items = torch.zeros(len(LOSS_NAMES), device=device)
         self._total = torch.zeros((), device=device)
-        pool = GraphPool()
+        self.graphs = GraphPool() if capture else None
+        """Memory of captured graphs, which those of validation may share: it runs between two batches."""
         runs = (self._add_whole, self._add_scores, self._add_part)
-        self._caches = [GraphCache(run, pool) for run in runs] if capture else []
-        self._run_whole: Gradient = self._caches[0] if capture else self._add_whole
-        self._run_scores: Gradient = self._caches[1] if capture else self._add_scores
-        self._run_part: Gradient = self._caches[2] if capture else self._add_part
+        self._caches = [] if self.graphs is None else [GraphCache(run, self.graphs, "the step") for run in runs]
+        whole, scores, part = self._caches or runs
+        self._run_whole: Gradient = whole
+        self._run_scores: Gradient = scores
+        self._run_part: Gradient = part
 
     def add(self, images: Tensor, targets: Tensor, size: int, resize: Resize | None = None) -> Tensor:
         """Adds the gradient of a batch.
@@ -89,7 +93,12 @@ class BatchGradient:
         Returns:
             Total loss of the batch, on the device; the next call may overwrite it.
         """
-        prepare = resize or _as_they_are
+        total = self._add(images, targets, size, resize or _as_they_are)
+        if self.graphs is not None:
+            self.graphs.batch_done()
+        return total
+
+    def _add(self, images: Tensor, targets: Tensor, size: int, prepare: Resize) -> Tensor:
         if size >= len(images):
             return self._run_whole(prepare(images), targets)
         table = targets if targets.dim() == 3 else pack_targets(targets, len(images))
@@ -117,8 +126,7 @@ class BatchGradient:
 
     def forget(self) -> bool:
         """Gives the memory of captured graphs back; tells whether there were any."""
-        had = [cache.forget() for cache in self._caches]
-        return any(had)
+        return self.graphs is not None and self.graphs.forget()
 
     def expect_other_shapes(self) -> None:
         """Forgets what was captured and chosen for the shapes so far: from now on pictures have another size."""

@@ -20,6 +20,7 @@ from yolov9.config.settings import TrainSettings
 from yolov9.data import DatasetIndex
 from yolov9.data.loader_settings import MOSAIC_PICTURES
 from yolov9.data.sample import MIXED_SAMPLES
+from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
@@ -27,7 +28,6 @@ from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
 from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.step_setup import StepParts, make_step
-from yolov9.engine.validation_model import ValidationModel
 from yolov9.logs import LOG
 from yolov9.loss import pack_targets
 from yolov9.model import DetectionModel
@@ -125,7 +125,7 @@ class _Probes:
         self.side = rounded_size(settings.imgsz * scale)
         self._loaded, self._device = context.batch, context.precision.device
         self._parts: StepParts | None = make_step(context, copy.deepcopy(model), Ranks(), search=False)
-        self._validated: ValidationModel | None = ValidationModel(self._parts.ema.model, self._precision)
+        self._judge: AverageJudge | None = AverageJudge(self._parts.ema.model, self._precision)
         self._table = self._targets(boxes)
         # What is loaded lies on the GPU in the size of the loader; multi-scale resizes parts of it.
         shape = (BATCHES_ON_DEVICE * context.batch, settings.imgsz, settings.imgsz, 3)
@@ -162,15 +162,13 @@ class _Probes:
         Raises:
             DoesNotFit: it is more than there is.
         """
-        assert self._validated is not None, "not closed"
+        assert self._judge is not None, "not closed"
         self._forget()
-        folded, precision = self._validated.now(), self._validated.precision
+        self._judge.update()
         before = torch.cuda.memory_reserved(self._device)
         shape = (VALIDATION_PICTURES, self.side, self.side, 3)
         try:
-            images = torch.zeros(shape, dtype=precision.dtype, device=self._device).permute(0, 3, 1, 2)
-            with precision.autocast():
-                folded.predict_with_raw(images)
+            self._judge.predict(torch.zeros(shape, dtype=torch.uint8, device=self._device))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -179,7 +177,7 @@ class _Probes:
 
     def close(self) -> None:
         """Gives all memory back."""
-        self._parts = self._validated = self._loaded_pictures = None
+        self._parts = self._judge = self._loaded_pictures = None
         self._table = self._table[:0].cpu()
 
     def _forget(self) -> None:

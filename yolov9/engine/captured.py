@@ -1,10 +1,10 @@
-"""CUDA graphs of forward, loss and backward: one launch in place of several thousand."""
+"""CUDA graphs: one launch in place of several thousand."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from torch import Tensor
 from yolov9.engine.out_of_memory import is_out_of_memory
 from yolov9.logs import LOG
 
-Gradient = Callable[[Tensor, Tensor], Tensor]
-"""Adds the gradient of one micro-batch (images, targets) to the parameters' and returns its total loss."""
+Output = TypeVar("Output")
 
 
 @contextmanager
@@ -42,74 +41,98 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-@dataclass(frozen=True)
-class _Shape:
-    images: torch.Size
-    targets: torch.Size
+Shapes = tuple[torch.Size, ...]
 
 
 @dataclass
-class _Graph:
+class _Graph(Generic[Output]):
     graph: torch.cuda.CUDAGraph
-    images: Tensor
-    targets: Tensor
-    total: Tensor
+    inputs: tuple[Tensor, ...]
+    output: Output
 
-    def replay(self, images: Tensor, targets: Tensor) -> Tensor:
-        self.images.copy_(images, non_blocking=True)
-        self.targets.copy_(targets, non_blocking=True)
+    def replay(self, inputs: Sequence[Tensor]) -> Output:
+        for held, given in zip(self.inputs, inputs, strict=True):
+            held.copy_(given, non_blocking=True)
         self.graph.replay()
-        return self.total
+        return self.output
 
 
 @dataclass
 class GraphPool:
-    """Memory that the graphs of several caches share: they never run at the same time."""
+    """Memory that the graphs of several caches share: they never run at the same time.
+
+    What a graph returned has to be used before a graph of another cache runs, which may overwrite it.
+    """
 
     handle: Any = None
+    caches: list["GraphCache[Any]"] = field(default_factory=list)
+
+    def batch_done(self) -> None:
+        """From now on shapes that were met so far are captured when they are met again.
+
+        Not before: a batch in parts would otherwise keep the graph of one function while it runs another one as it is,
+        and needs a quarter more memory in its first time than ever again.
+        """
+        for cache in self.caches:
+            cache.known |= cache.met
+            cache.met.clear()
+
+    def forget(self) -> bool:
+        """Gives the memory of all graphs back; tells whether there were any."""
+        had = any(cache.graphs for cache in self.caches)
+        for cache in self.caches:
+            cache.graphs.clear()
+            cache.known.clear()
+            cache.met.clear()
+        self.handle = None
+        return had
 
 
-@dataclass
-class GraphCache:
-    """Runs a gradient function through one CUDA graph per batch shape.
+class GraphCache(Generic[Output]):
+    """Runs a function through one CUDA graph for each shape of its arguments.
 
-    The first batch of a shape runs as it is, which lets cuDNN choose its kernels and does useful work meanwhile; the
-    second one is captured. Everything that the function reads and writes besides its arguments (weights, gradients,
+    The first batch of a shape runs as it is, which lets cuDNN choose its kernels and does useful work meanwhile; in the
+    next one it is captured. Everything that the function reads and writes besides its arguments (weights, gradients,
     running statistics, loss sums) must stay at the same address for as long as this object lives.
 
     All calls must be made on one stream that is not the default stream.
+
+    Args:
+        run: the function; takes tensors on the GPU.
+        pool: memory of the graphs.
+        what: the work in words, for messages.
     """
 
-    run: Gradient
-    pool: GraphPool = field(default_factory=GraphPool)
-    _seen: set[_Shape] = field(default_factory=set)
-    _graphs: dict[_Shape, _Graph] = field(default_factory=dict)
-    _broken: bool = False
+    def __init__(self, run: Callable[..., Output], pool: GraphPool, what: str) -> None:
+        self.graphs: dict[Shapes, _Graph[Output]] = {}
+        self.known: set[Shapes] = set()
+        """Shapes of earlier batches."""
+        self.met: set[Shapes] = set()
+        """Shapes of this batch that ran as they are."""
+        self._run, self._pool, self._what = run, pool, what
+        self._broken = False
+        pool.caches.append(self)
 
-    def __call__(self, images: Tensor, targets: Tensor) -> Tensor:
-        """Adds the gradient of a micro-batch.
-
-        Args:
-            images: (B, H, W, 3) uint8 or (B, 3, H, W) float on the GPU.
-            targets: (B, M, 5) float32 on the GPU.
+    def __call__(self, *inputs: Tensor) -> Output:
+        """Calls the function.
 
         Returns:
-            Total loss, a scalar on the GPU that the next call overwrites.
+            What the function returned; the next call may overwrite it.
 
         Raises:
-            RuntimeError: out of memory, also while capturing; nothing was added then.
+            RuntimeError: out of memory, also while capturing; nothing was calculated then.
         """
-        shape = _Shape(images.shape, targets.shape)
-        graph = self._graphs.get(shape)
+        shapes = tuple(tensor.shape for tensor in inputs)
+        graph = self.graphs.get(shapes)
         if graph is not None:
-            return graph.replay(images, targets)
-        if shape not in self._seen:
-            self._seen.add(shape)
-            return self.run(images, targets)
+            return graph.replay(inputs)
+        if shapes not in self.known:
+            self.met.add(shapes)
+            return self._run(*inputs)
         if self._broken:
-            return self.run(images, targets)
+            return self._run(*inputs)
         try:
-            self._graphs[shape] = self._capture(images, targets)
+            self.graphs[shapes] = self._capture(inputs)
         except RuntimeError as error:
             # Leaving the capture may fail as well, and then hides why it was left.
             cause = error.__context__
@@ -118,32 +141,24 @@ class GraphCache:
             if cause is not None and is_out_of_memory(cause):
                 raise torch.OutOfMemoryError(str(cause)) from None
             self._broken = True
-            LOG.warning("the step runs without CUDA graphs, slower: %s", str(error).splitlines()[0])
-            return self.run(images, targets)
-        return self._graphs[shape].replay(images, targets)
+            LOG.warning("%s runs without CUDA graphs, slower: %s", self._what, str(error).splitlines()[0])
+            return self._run(*inputs)
+        return self.graphs[shapes].replay(inputs)
 
-    def has(self, images: torch.Size, targets: torch.Size) -> bool:
+    def has(self, *shapes: torch.Size) -> bool:
         """Tells whether batches of these shapes are replayed, which takes no more memory."""
-        return _Shape(images, targets) in self._graphs
+        return shapes in self.graphs
 
-    def forget(self) -> bool:
-        """Gives the memory of all graphs back; tells whether there were any. Caches of one pool forget together."""
-        had = bool(self._graphs)
-        self._graphs.clear()
-        self._seen.clear()
-        self.pool.handle = None
-        return had
-
-    def _capture(self, images: Tensor, targets: Tensor) -> _Graph:
-        held_images, held_targets = images.clone(), targets.clone()
+    def _capture(self, inputs: Sequence[Tensor]) -> _Graph[Output]:
+        held = tuple(tensor.clone() for tensor in inputs)
         # Blocks cached by the batch that ran without a graph cannot be used by one.
         torch.cuda.empty_cache()
-        if self.pool.handle is None:
-            self.pool.handle = torch.cuda.graph_pool_handle()
+        if self._pool.handle is None:
+            self._pool.handle = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with (
             no_garbage_collection(),
-            torch.cuda.graph(graph, pool=self.pool.handle, stream=torch.cuda.current_stream()),
+            torch.cuda.graph(graph, pool=self._pool.handle, stream=torch.cuda.current_stream()),
         ):
-            total = self.run(held_images, held_targets)
-        return _Graph(graph, held_images, held_targets, total)
+            output = self._run(*held)
+        return _Graph(graph, held, output)

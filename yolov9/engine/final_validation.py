@@ -9,6 +9,7 @@ from yolov9.data.loader import Batch
 from yolov9.engine.batch_pictures import draw_predictions, draw_targets
 from yolov9.engine.checkpoint import BEST, LAST
 from yolov9.engine.heartbeat import Heartbeat
+from yolov9.engine.judge import Judge
 from yolov9.engine.optional_file import optional_file
 from yolov9.engine.plots import draw_confusion, draw_curve
 from yolov9.engine.precision import validation_precision
@@ -49,7 +50,7 @@ def validate_final(
         if pictures is not None:
             pictures(batch, found)
 
-    result = validate(model, session.val_loader, precision=precision, watch=watch, stop=stop)
+    result = validate(Judge(model, precision), session.val_loader, watch=watch, stop=stop)
     LOG.info("final validation of %s", path)
     for line in class_table(result, model.names):
         LOG.info("%s", line)

@@ -9,6 +9,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from yolov9.engine.lion import Lion
 from yolov9.engine.schedule import StepValues
+from yolov9.engine.without_compiler import without_compiler
 from yolov9.errors import UserError
 
 ADAM_BETA2 = 0.999
@@ -77,13 +78,14 @@ def build_optimizer(
         {"params": norms, "weight_decay": 0.0},
     ]
     if kind == "SGD":
-        return SGD(params, lr=lr, momentum=momentum, nesterov=momentum > 0, fused=fused or None)
+        return without_compiler(SGD, params, lr=lr, momentum=momentum, nesterov=momentum > 0, fused=fused or None)
     if kind == "Adam":
-        return Adam(params, lr=lr, betas=(momentum, ADAM_BETA2), fused=fused or None)
+        return without_compiler(Adam, params, lr=lr, betas=(momentum, ADAM_BETA2), fused=fused or None)
     if kind == "AdamW":
-        return AdamW(params, lr=lr, betas=(momentum, ADAM_BETA2), weight_decay=0.0, amsgrad=True, fused=fused or None)
+        betas = (momentum, ADAM_BETA2)
+        return without_compiler(AdamW, params, lr=lr, betas=betas, weight_decay=0.0, amsgrad=True, fused=fused or None)
     if kind == "LION":
-        return Lion(params, lr=lr, betas=(momentum, LION_BETA2))
+        return without_compiler(Lion, params, lr=lr, betas=(momentum, LION_BETA2))
     raise UserError(found=f"--optimizer {kind}", needed="one of SGD, Adam, AdamW, LION", remedy="--optimizer SGD")
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 from yolov9.config.stages import size_at
+from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.device_batch import DeviceBatch, DeviceFeed, MultiScale
 from yolov9.engine.distributed import any_rank
 from yolov9.engine.divergence import MAX_BAD_UPDATES_IN_A_ROW, diverged
@@ -17,7 +18,6 @@ from yolov9.engine.schedule import optimizer_step_due
 from yolov9.engine.session import Session
 from yolov9.engine.stop import StopRequest
 from yolov9.engine.validate import ValidationResult, ValidationStopped, validate
-from yolov9.engine.validation_model import ValidationModel
 from yolov9.engine.worker_control import WorkerControl
 from yolov9.errors import ExitCode
 from yolov9.logs import LOG
@@ -58,8 +58,9 @@ class TrainingLoop:
         self._feed = DeviceFeed(
             precision.device, precision.dtype, make_room=micro_batches.make_room, painter=session.painter
         )
+        graphs = session.step.gradient.graphs
         is_first = session.context.ranks.is_first
-        self._validated = ValidationModel(session.ema.model, precision) if is_first else None
+        self._judge = AverageJudge(session.ema.model, precision, session.loss, graphs) if is_first else None
         self._multi_scale = MultiScale(settings.imgsz, settings.seed) if settings.multi_scale else None
 
     def run(self) -> ExitCode:
@@ -185,12 +186,11 @@ class TrainingLoop:
     def _validate(self) -> ValidationResult:
         session = self._session
         assert session.val_loader is not None, "the first rank validates"
-        assert self._validated is not None, "the first rank validates"
+        assert self._judge is not None, "the first rank validates"
+        session.step.micro_batches.with_room(self._judge.update, "the model for validation")
         return validate(
-            session.step.micro_batches.with_room(self._validated.now, "the model for validation"),
+            self._judge,
             session.val_loader,
-            precision=self._validated.precision,
-            loss=session.loss,
             watch=lambda *_: self._heart.beat(f"validation of epoch {session.progress.epoch + 1}"),
             stop=lambda: self._stop.requested,
             make_room=session.step.micro_batches.make_room,

@@ -19,6 +19,7 @@ from yolov9.engine.file_names import UniqueNames
 from yolov9.engine.final_validation import BatchPictures, class_table, draw_diagrams
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
+from yolov9.engine.judge import Judge
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.read_split import read_split
@@ -84,9 +85,8 @@ def validate_split(settings: ValSettings, run_dir: Path) -> ValReport:
         draw = not settings.noplots and not only_speed
         started = time.perf_counter()
         result = validate(
-            model,
+            Judge(model, precision),
             loader,
-            precision=precision,
             thresholds=Thresholds(
                 conf=settings.conf_thres,
                 iou=settings.iou_thres,

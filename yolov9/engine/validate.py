@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from yolov9.data.loader import Batch, Loader
-from yolov9.engine.device_batch import to_unit_range
+from yolov9.engine.judge import Judge
 from yolov9.engine.metrics import ClassScores, ConfusionMatrix, average_precision_per_class, match_detections
 from yolov9.engine.out_of_memory import NoRoomError
 from yolov9.engine.parts_that_fit import PartsThatFit
-from yolov9.engine.precision import Precision
 from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
-from yolov9.model import DetectionModel
+from yolov9.model.head import RawMaps
 from yolov9.ops.boxes import scale_boxes, xywh_to_xyxy
 from yolov9.ops.nms import nms
 
@@ -110,12 +109,10 @@ class ScoreKeeper:
 
 
 def validate(
-    model: DetectionModel,
+    judge: Judge,
     loader: Loader,
     *,
-    precision: Precision,
     thresholds: Thresholds | None = None,
-    loss: DetectionLoss | None = None,
     keep_detections: bool = False,
     watch: WatchBatch | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -125,11 +122,9 @@ def validate(
     """Runs a model over all pictures of a loader.
 
     Args:
-        model: in evaluation mode, on the device of `precision`.
+        judge: the model, and whether its loss is wanted.
         loader: a loader in mode "val".
-        precision: device and number format.
         thresholds: how predictions become detections; None: as published scores were made.
-        loss: also compute the loss of the main branch.
         keep_detections: return the detections of every picture.
         watch: is shown each batch and its detections in pixels of the network's picture, to draw them.
         stop: asked before each batch whether to leave.
@@ -141,21 +136,20 @@ def validate(
         NoRoomError: not even one picture fits.
     """
     thresholds = thresholds or Thresholds()
-    keeper = ScoreKeeper(model.nc)
-    losses = torch.zeros(3, device=precision.device)
+    keeper = ScoreKeeper(judge.model.nc)
+    losses = torch.zeros(3, device=judge.precision.device)
     kept: list[PictureResult] = []
     batches = 0
-    parts = PartsThatFit(precision.device, "validation", make_room, most_together)
+    parts = PartsThatFit(judge.precision.device, "validation", make_room, most_together)
     for batch in loader.epoch(0):
         if stop():
             raise ValidationStopped
         try:
-            found, items = _detect(model, batch, precision, loss, thresholds, parts)
+            found, items = _detect(judge, batch, thresholds, parts)
         except NoRoomError:
             batch.release()
             raise
-        if items is not None:
-            losses += items
+        losses += items
         batches += 1
         if watch is not None:
             watch(batch, [rows.numpy() for rows in found])
@@ -170,30 +164,40 @@ def validate(
     )
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What the network says of a part of a batch."""
+
+    found: list[Tensor]
+    terms: Tensor | None
+    """Loss terms (3,) where the part is the whole batch."""
+    raw: RawMaps
+    """Raw maps where it is not, for the loss of all parts together."""
+
+
 @torch.inference_mode()
-def _detect(
-    model: DetectionModel,
-    batch: Batch,
-    precision: Precision,
-    loss: DetectionLoss | None,
-    thresholds: Thresholds,
-    parts: PartsThatFit,
-) -> tuple[list[Tensor], Tensor | None]:
-    """Detections of each picture on the CPU, in pixels of the network's picture, and the loss terms."""
+def _detect(judge: Judge, batch: Batch, thresholds: Thresholds, parts: PartsThatFit) -> tuple[list[Tensor], Tensor]:
+    """Detections of each picture on the CPU, in pixels of the network's picture, and the loss terms (3,)."""
+    pictures, device = len(batch.images), judge.precision.device
+    table = pack_targets(batch.targets, pictures).to(device)
 
-    def predict(part: slice) -> tuple[list[Tensor], list[Tensor]]:
-        images = to_unit_range(batch.images[part].to(precision.device, non_blocking=True), precision.dtype)
-        with precision.autocast():
-            decoded, raw = model.predict_with_raw(images)
-        return _select(decoded.float(), thresholds), list(raw) if loss is not None else []
+    def look(part: slice) -> _Part:
+        images = batch.images[part].to(device, non_blocking=True)
+        if len(images) == pictures:
+            decoded, terms = judge(images, table)
+            return _Part(_select(decoded, thresholds), terms, [])
+        decoded, raw = judge.predict(images)
+        return _Part(_select(decoded, thresholds), None, raw if judge.loss is not None else [])
 
-    results = parts(predict, len(batch.images))
-    found = [rows for some, _ in results for rows in some]
-    if loss is None:
-        return found, None
-    table = pack_targets(batch.targets, len(batch.images)).to(precision.device)
-    raw = [torch.cat(levels) for levels in zip(*(raw for _, raw in results), strict=True)]
-    return found, _loss_terms(loss, raw, table, parts)
+    results = parts(look, pictures)
+    found = [rows for result in results for rows in result.found]
+    whole = results[0].terms
+    if whole is not None:
+        return found, whole
+    if judge.loss is None:
+        return found, torch.zeros(3, device=device)
+    raw = [torch.cat(levels) for levels in zip(*(result.raw for result in results), strict=True)]
+    return found, _loss_terms(judge.loss, raw, table, parts)
 
 
 def _select(decoded: Tensor, thresholds: Thresholds) -> list[Tensor]:

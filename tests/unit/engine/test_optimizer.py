@@ -1,5 +1,9 @@
 """Parameter groups, LION, and optimizer state by name."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -110,3 +114,25 @@ def test_the_average_follows_weights_and_statistics_and_leaves_counters() -> Non
         moved = (value - before[name]).float()
         expected = torch.full_like(moved, 0.001) if value.is_floating_point() else torch.zeros_like(moved)
         torch.testing.assert_close(moved, expected, atol=2e-6, rtol=0)
+
+
+UPDATE_WITH = """
+import sys
+from torch import nn, ones
+from yolov9.engine.optimizer import build_optimizer, group_parameters
+model = nn.Conv2d(3, 4, 3)
+groups = group_parameters(model)
+optimizer = build_optimizer(groups, sys.argv[1], lr=0.01, momentum=0.9, weight_decay=0.1)
+model(ones(1, 3, 4, 4)).sum().backward()
+optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+optimizer.zero_grad()
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_update_does_not_load_the_compiler(kind: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", UPDATE_WITH, kind], env=environment, check=False)
+    assert done.returncode == 0
