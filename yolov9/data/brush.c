@@ -40,7 +40,9 @@ static void recolour_line(uint32_t *pixels, int count, const float *factors)
             uint32_t bgr = block[i];
             float b = (float)(int)(bgr & 255), g = (float)(int)(bgr >> 8 & 255), r = (float)(int)(bgr >> 16 & 255);
             float v = most(most(b, g), r), range = v - least(least(b, g), r);
-            float h = v == r ? g - b : v == g ? b - r + 2.0f * range : r - g + 4.0f * range;
+            float h = r - g + 4.0f * range;
+            h = v == g ? b - r + 2.0f * range : h;
+            h = v == r ? g - b : h;
             float divisor_h = most(range, 1.0f), divisor_s = most(v, 1.0f);
             float both = 1.0f / (divisor_h * divisor_s); /* divisions are what takes the time here */
             hues[i] = h * (30.0f * both * divisor_s);
