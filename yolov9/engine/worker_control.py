@@ -14,10 +14,16 @@ from yolov9.logs import LOG
 
 INTERVAL_S = 10.0
 """Time of training between two decisions, over the ends of epochs: long enough for a hundred clock ticks a worker."""
+LEAST_BATCHES = 50
+"""Batches between two decisions: the first ones of a run take as long as compiling their kernels does."""
+WAITED_ENOUGH_S = 1.0
+"""So much waiting is decided upon at once: with short epochs an interval may last minutes."""
 TRY_AGAIN = 30
 """Intervals after which a number of workers that was too small may be tried again: mosaic may be off by then."""
 WAITED_TOO_LONG = 0.02
 """Share of the time that the trainer waited, above which there are too few workers."""
+MOST_WAITING = 0.9
+"""Share of the time that a number of workers is derived from, at most: ten times as many at once are enough."""
 NO_CPU_FREE = 0.2
 """Share of the workers' time without a free CPU, above which more of them would only get in each other's way."""
 HEADROOM = 1.3
@@ -43,7 +49,8 @@ def next_count(seen: Interval, least: int, most: int) -> int:
     """Returns how many workers there should be from now on, between `least` and `most`."""
     wanted = seen.workers
     if seen.waited > WAITED_TOO_LONG and seen.starved < NO_CPU_FREE:
-        wanted += max(1, seen.workers // 4)
+        # What they made in all of the time is needed in the rest of it.
+        wanted = max(seen.workers + 1, round(seen.workers / (1 - min(seen.waited, MOST_WAITING))))
     elif seen.always_full:
         wanted = min(seen.workers, math.ceil(seen.busy_cpus * HEADROOM))
     return min(max(wanted, least), most)
@@ -66,7 +73,7 @@ class WorkerControl:
         self._least, self._least_for = 1, 0
         self._meter: UsageMeter | None = None
         """None until the first batch: before it there are no workers."""
-        self._seconds, self._waited_s, self._always_full = 0.0, 0.0, True
+        self._batches, self._seconds, self._waited_s, self._always_full = 0, 0.0, 0.0, True
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """Yields the batches of an epoch."""
@@ -83,12 +90,14 @@ class WorkerControl:
             yield batch
 
     def _see(self, meter: UsageMeter, batch: Batch, seconds: float) -> None:
+        self._batches += 1
         self._seconds += seconds
         self._waited_s += batch.wait_s
         self._always_full = self._always_full and self._loader.all_prepared
-        if self._seconds >= INTERVAL_S:
+        complete = self._seconds >= INTERVAL_S and self._batches >= LEAST_BATCHES
+        if complete or self._waited_s >= WAITED_ENOUGH_S:
             self._decide(meter.used(), self._seconds)
-            self._seconds, self._waited_s, self._always_full = 0.0, 0.0, True
+            self._batches, self._seconds, self._waited_s, self._always_full = 0, 0.0, 0.0, True
             self._meter = UsageMeter(self._loader.worker_pids)
 
     def _decide(self, used: Usage, seconds: float) -> None:
