@@ -1,6 +1,9 @@
 """The judge of a model that is trained: it looks through the average of its weights, as detection will use it."""
 
-from yolov9.engine.captured import GraphPool
+from collections.abc import Callable
+from functools import partial
+
+from yolov9.engine.captured import GraphCache, GraphPool
 from yolov9.engine.judge import Judge
 from yolov9.engine.precision import Precision, validation_precision
 from yolov9.loss import DetectionLoss
@@ -26,7 +29,9 @@ class AverageJudge(Judge):
     ) -> None:
         precision = validation_precision(training)
         super().__init__(for_inference(average, precision.device, precision.dtype), precision, loss, graphs)
-        self._average = average
+        self._fold: Callable[[], None] = partial(fold_again, self.model, average)
+        if graphs is not None:
+            self._fold = GraphCache(self._fold, graphs, "folding")
 
     def update(self) -> None:
         """Takes the weights that the average has by now.
@@ -34,4 +39,4 @@ class AverageJudge(Judge):
         Raises:
             RuntimeError: memory ran out; a later call makes it good.
         """
-        fold_again(self.model, self._average)
+        self._fold()

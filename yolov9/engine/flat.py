@@ -65,10 +65,15 @@ class FlatParameters:
         """
         vector = torch.zeros_like(self.values)
         for parameter in self.parameters:
-            view = vector.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
+            view = self.part(vector, parameter)
             view.copy_(others[parameter].data)
             others[parameter].data = view
         return vector
+
+    @staticmethod
+    def part(vector: Tensor, parameter: nn.Parameter) -> Tensor:
+        """Returns what belongs to one of these parameters in a vector that is laid out like `values`."""
+        return vector.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
 
     def make_compute_copies(self, dtype: torch.dtype) -> None:
         """Gives every four-dimensional parameter a `compute_copy` in half precision; see `yolov9.ops.convolution`.
@@ -79,8 +84,7 @@ class FlatParameters:
         half_gradients = torch.zeros_like(self.copies)
         for parameter in self.parameters:
             if parameter.dim() == 4:
-                where = parameter.shape, parameter.stride(), parameter.storage_offset()
-                copy, half_gradient = self.copies.as_strided(*where), half_gradients.as_strided(*where)
+                copy, half_gradient = self.part(self.copies, parameter), self.part(half_gradients, parameter)
                 parameter.compute_copy = copy  # type: ignore[attr-defined]  # read by yolov9.ops.convolution
                 parameter.half_gradient = half_gradient  # type: ignore[attr-defined]  # and by .half_gradients
         self.refresh_compute_copies()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from yolov9.engine.flat import FlatParameters
 from yolov9.engine.lion import Lion
 from yolov9.engine.schedule import StepValues
 from yolov9.engine.without_compiler import without_compiler
@@ -102,30 +103,32 @@ def can_skip_on_device(optimizer: Optimizer) -> bool:
     return all(group.get("fused") for group in optimizer.param_groups)
 
 
-def prepare_state(optimizer: Optimizer) -> None:
-    """Gives SGD zero momenta and Adam zero moments where they have none yet.
+def prepare_state(optimizer: Optimizer, flat: FlatParameters) -> None:
+    """Gives SGD zero momenta and Adam zero moments; those of one kind lie in one vector.
 
     A first step from zeros is the same as a first step without momentum, and a fused first step that is skipped would
     otherwise leave memory that nobody has written. The memory is taken now, not in the middle of the first step.
+
+    Args:
+        optimizer: fresh, of parameters in `flat` and of frozen ones.
+        flat: the memory of the trained parameters.
     """
+    vectors = {name: torch.zeros_like(flat.values) for name in _state_names(optimizer.param_groups[0])}
     for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.requires_grad and not optimizer.state[parameter]:
-                optimizer.state[parameter].update(_first_state(parameter, group))
+        for parameter in filter(flat.holds, group["params"]):
+            state = {name: flat.part(vector, parameter) for name, vector in vectors.items()}
+            if "amsgrad" in group:
+                # Step counters live on the CPU unless the kernel that reads them is fused.
+                state["step"] = torch.zeros((), device=parameter.device if group["fused"] else "cpu")
+            optimizer.state[parameter].update(state)
 
 
-def _first_state(parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+def _state_names(group: dict[str, Any]) -> list[str]:
     if "momentum" in group:
-        names = ["momentum_buffer"] if group["momentum"] else []
-    elif "amsgrad" in group:
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-    else:
-        names = ["exp_avg"]
-    state = {name: torch.zeros_like(parameter, memory_format=torch.preserve_format) for name in names}
+        return ["momentum_buffer"] if group["momentum"] else []
     if "amsgrad" in group:
-        # Step counters live on the CPU unless the kernel that reads them is fused.
-        state["step"] = torch.zeros((), device=parameter.device if group["fused"] else "cpu")
-    return state
+        return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+    return ["exp_avg"]
 
 
 def optimizer_state(optimizer: Optimizer, groups: ParameterGroups) -> dict[str, dict[str, Tensor]]:
@@ -155,13 +158,15 @@ def load_optimizer_state(
         if any(value.dim() > 0 and value.shape != parameter.shape for value in state.values()):
             unfit.append(name)
             continue
+        present = optimizer.state[parameter]
         for key, value in state.items():
-            optimizer.state[parameter][key] = _as_state(value, parameter, optimizer)
+            present[key] = _as_state(value, parameter, optimizer, present.get(key))
     return unfit
 
 
-def _as_state(value: Tensor, parameter: nn.Parameter, optimizer: Optimizer) -> Tensor:
+def _as_state(value: Tensor, parameter: nn.Parameter, optimizer: Optimizer, present: Tensor | None) -> Tensor:
     if value.dim() > 0:
-        return torch.empty_like(parameter, memory_format=torch.preserve_format).copy_(value)
+        place = torch.empty_like(parameter, memory_format=torch.preserve_format) if present is None else present
+        return place.copy_(value)
     # Step counters live on the CPU unless the kernel that reads them is fused.
     return value.to(parameter.device) if can_skip_on_device(optimizer) else value.cpu().clone()

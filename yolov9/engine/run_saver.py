@@ -80,6 +80,6 @@ class RunSaver:
         context = self._session.context
         if not context.ranks.is_first or context.settings.nosave:
             return
-        ema = self._session.ema.model.state_dict()
+        ema = self._session.average_state
         if all_finite(ema):
             self._writer.submit(WriteJob(context.weights_dir / name, final_content(self._session.facts, ema, epoch)))

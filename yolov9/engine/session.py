@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from yolov9.config.settings import FIND, FIND_LARGEST, NOMINAL_BATCH
 from yolov9.data import DatasetIndex, load_dataset_config
@@ -51,6 +53,16 @@ class Session(StepParts):
     def facts(self) -> ModelFacts:
         """What a checkpoint needs besides tensors."""
         return ModelFacts(self.model.graph, self.model.graph_name, list(self.model.names))
+
+    @cached_property
+    def model_state(self) -> dict[str, Tensor]:
+        """The model's tensors, which stay in their places for the whole run."""
+        return self.model.state_dict()
+
+    @cached_property
+    def average_state(self) -> dict[str, Tensor]:
+        """The average's tensors, which stay in their places too."""
+        return self.ema.model.state_dict()
 
     @property
     def iteration(self) -> int:

@@ -97,7 +97,7 @@ class TrainStep:
         """Gradients may be there that no update has used: those of a resumed run are, until the first update."""
         self._faults = torch.zeros(2, dtype=torch.int64, device=device)
         self._skips_on_device = can_skip_on_device(optimizer)
-        prepare_state(optimizer)
+        prepare_state(optimizer, flat)
 
     def add_gradient(self, images: Tensor, targets: Tensor, resize: Resize | None = None) -> Tensor:
         """Forward, loss and backward of one batch; gradients are added to those already there.

@@ -27,7 +27,7 @@ def capture(session: Session) -> dict[str, Any]:
         UserError: a weight is not a finite number; such a checkpoint must never replace a good one.
     """
     context, step = session.context, session.step
-    model, ema = session.model.state_dict(), session.ema.model.state_dict()
+    model, ema = session.model_state, session.average_state
     if not (all_finite(model) and all_finite(ema)):
         raise diverged("the training has diverged: a weight is not a finite number; the checkpoint before stays")
     progress = session.progress
