@@ -53,19 +53,23 @@ def test_boxes(cases, number):
 
 @pytest.mark.parametrize("number", CASES)
 def test_draws_come_in_the_same_order_and_ranges(cases, number):
-    """A generator that answers each range with the fixture's value must get the fixture's ranges."""
+    """A generator that answers with the ends of all ranges, and with the fixture's place in each."""
     case = cases[number]
-    ranges = np.array(case["draws_in_order_low_high_value"])
+    low, high, value = np.array(case["draws_in_order_low_high_value"]).T
+    limits = PerspectiveLimits(**case["options"])
+    place = np.divide(value - low, high - low, out=np.zeros(len(low)), where=high > low)
 
     class Recorded(np.random.Generator):
-        def uniform(self, low, high):
-            np.testing.assert_allclose(np.stack((low, high), axis=1), ranges[:, :2], atol=1e-12)
-            return ranges[:, 2]
+        def __init__(self, shares):
+            super().__init__(np.random.PCG64(0))
+            self.shares = shares
 
-    options = case["options"]
-    limits = PerspectiveLimits(**options)
-    drawn = draw_perspective(Recorded(np.random.PCG64(0)), limits)
-    assert drawn == draws_of(case)
+        def random(self, count):
+            assert count == len(self.shares)
+            return self.shares
+
+    for shares, expected in ((0 * low, low), (0 * low + 1, high), (place, draws_of(case))):
+        np.testing.assert_allclose(draw_perspective(Recorded(shares), limits), expected, rtol=0, atol=1e-12)
 
 
 def test_box_candidates(parity_dir):

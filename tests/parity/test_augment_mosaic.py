@@ -69,9 +69,10 @@ def test_centre_is_drawn_y_first_from_the_middle_half_of_the_canvas(arrays, fact
         def permutation(self, count):
             return np.arange(count)
 
-        def uniform(self, low, high, size=None):
-            if size is None:  # the perspective: nothing but the shift to the middle
-                return (np.asarray(low) + np.asarray(high)) / 2
+        def random(self, count):
+            return np.full(count, 0.5)  # the perspective: nothing but the shift to the middle
+
+        def uniform(self, low, high, size):
             assert [(low, high)] * size == [tuple(limits[:2]) for limits in ranges]
             return np.array([limits[2] for limits in ranges])
 

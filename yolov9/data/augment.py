@@ -35,6 +35,11 @@ def scale_hsv(hsv: Picture, factors: Floats) -> None:
     cv2.transform(hsv, matrix, dst=hsv)
 
 
+def scaled_grey(level: int, factors: Floats) -> int:
+    """Returns what the factors make of a grey: it has no hue and no saturation."""
+    return min(int(level * np.float32(factors[2])), 255)
+
+
 def bgr_to_rgb_with_hsv(picture: Picture, out: Picture, factors: Floats | None) -> None:
     """Changes the colours of a BGR picture and writes it as RGB.
 

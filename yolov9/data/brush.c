@@ -13,6 +13,7 @@ enum {
     BLOCK = 256, /* pixels that stay in the first-level cache */
     LANES = 16   /* pixels that a processor calculates at a time, at most */
 };
+enum { KEPT, OF_SOURCE, OF_RESULT }; /* colours */
 
 static inline float least(float a, float b) { return a < b ? a : b; }
 static inline float most(float a, float b) { return a > b ? a : b; }
@@ -70,8 +71,9 @@ static void recolour_line(uint32_t *pixels, int count, const float *factors)
 
 /* pitch: bytes from one row to the next. The two pictures are the same one or do not overlap. */
 void recolour(const uint8_t *bgr, ptrdiff_t bgr_pitch, uint8_t *rgb, ptrdiff_t rgb_pitch, int height, int width,
-              const float *factors)
+              float hue, float saturation, float value)
 {
+    const float factors[] = {hue, saturation, value};
     uint32_t line[BLOCK] = {0};
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x += BLOCK) {
@@ -98,13 +100,6 @@ static int neighbour(double position, int size, int *share)
     return at;
 }
 
-static void blend_rows(const uint8_t *upper, const uint8_t *lower, int count, int share, uint16_t *row)
-{
-    const uint16_t of_lower = (uint16_t)share, of_upper = (uint16_t)(ONE - share);
-    for (int i = 0; i < count; i++)
-        row[i] = (uint16_t)((uint16_t)(upper[i] * of_upper) + (uint16_t)(lower[i] * of_lower) + ONE / 2) / ONE;
-}
-
 /* Averages of two by two pixels; where the source ends between them, its edge is repeated. Returns as `resample`. */
 int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
           uint8_t *out, ptrdiff_t out_pitch, int height, int width)
@@ -115,11 +110,7 @@ int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int 
     for (int y = 0; !failed && y < height; y++) {
         const uint8_t *upper = source + 2 * y * source_pitch;
         const uint8_t *lower = 2 * y + 1 < source_height ? upper + source_pitch : upper;
-        for (int i = 0; i < 3 * source_width; i++)
-            sums[i] = (uint16_t)(upper[i] + lower[i]);
-        if (source_width < 2 * width)
-            memcpy(sums + 3 * source_width, sums + 3 * (source_width - 1), 3 * sizeof *sums);
-        halve_columns(sums, width, line);
+        halve_row(upper, lower, source_width, width, sums, line);
         pack(line, out + y * out_pitch, width);
     }
     free(sums), free(line);
@@ -128,28 +119,25 @@ int halve(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int 
 
 /* Writes every pixel of `out` from the source at start + number x step, in pixels from centre to centre.
  *
- * factors: change of colours, and blue, green, red become red, green, blue; NULL for none.
- * colours_first: change those of the source, which has fewer pixels.
+ * colours: change them with the factors, and blue, green, red become red, green, blue.
  * Returns 0, or -1 when there is no memory. */
 int resample(const uint8_t *source, ptrdiff_t source_pitch, int source_height, int source_width,
              uint8_t *out, ptrdiff_t out_pitch, int height, int width,
-             double start_x, double step_x, double start_y, double step_y, const float *factors, int colours_first)
+             double start_x, double step_x, double start_y, double step_y, int colours, float hue, float saturation,
+             float value)
 {
-    const int before = factors != NULL && colours_first, channels = before ? 4 : 3;
+    const float factors[] = {hue, saturation, value};
+    const int before = colours == OF_SOURCE, channels = before ? 4 : 3;
     const size_t columns = (size_t)width + LANES, source_columns = (size_t)source_width + LANES;
-    uint16_t *left = calloc(columns, 4 * sizeof *left), *right = calloc(columns, 4 * sizeof *right);
-    uint16_t *row = calloc(source_columns, 4 * sizeof *row);
+    uint64_t *left = calloc(columns, sizeof *left), *right = calloc(columns, sizeof *right);
+    level *row = calloc(source_columns, 4 * sizeof *row);
     uint32_t *line = calloc(columns, sizeof *line), *recoloured = calloc(2 * source_columns, sizeof *recoloured);
-    int *at = calloc(columns, sizeof *at), recoloured_y[2] = {-1, -1}, share;
-    const int failed = !left || !right || !row || !line || !recoloured || !at;
-    for (int x = 0; !failed && x < width; x++) {
-        at[x] = channels * neighbour(start_x + x * step_x, source_width, &share);
-        for (int c = 0; c < 4; c++) {
-            left[4 * x + c] = (uint16_t)(ONE - share);
-            right[4 * x + c] = (uint16_t)share;
-        }
-    }
-    const int grouped = !failed && group_columns(step_x, channels, at, left, width);
+    int *at = calloc(columns, sizeof *at), *of_right = calloc(columns, sizeof *of_right);
+    int recoloured_y[2] = {-1, -1}, share;
+    const int failed = !left || !right || !row || !line || !recoloured || !at || !of_right;
+    for (int x = 0; !failed && x < width; x++)
+        at[x] = channels * neighbour(start_x + x * step_x, source_width, of_right + x);
+    const int planned = !failed && plan_columns(step_x, channels, at, of_right, width, left, right);
     for (int y = 0; !failed && y < height; y++) {
         const uint8_t *rows[2];
         int upper = neighbour(start_y + y * step_y, source_height, &share);
@@ -167,11 +155,11 @@ int resample(const uint8_t *source, ptrdiff_t source_pitch, int source_height, i
             }
         }
         blend_rows(rows[0], rows[1], channels * source_width, share, row);
-        blend_columns(row, channels, at, left, right, grouped, width, line);
-        if (factors != NULL && !before)
+        blend_columns(row, channels, at, of_right, planned, width, left, right, line);
+        if (colours == OF_RESULT)
             recolour_line(line, width, factors);
         pack(line, out + y * out_pitch, width);
     }
-    free(left), free(right), free(row), free(line), free(recoloured), free(at);
+    free(left), free(right), free(row), free(line), free(recoloured), free(at), free(of_right);
     return failed ? -1 : 0;
 }

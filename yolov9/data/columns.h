@@ -20,8 +20,9 @@ enum {
     GROUP = 8, /* pixels that are blended at a time */
     ONE = 256  /* shares of neighbouring pixels add up to it */
 };
+static const uint64_t EACH_CHANNEL = 0x0001000100010001; /* what is done alike to the four 16-bit parts of a pixel */
 
-static inline words load(const uint16_t *both)
+static inline words load(const uint64_t *both)
 {
     words v;
     memcpy(&v, both, sizeof v);
@@ -67,54 +68,98 @@ static void pack(const uint32_t *pixels, uint8_t *packed, int count)
     }
 }
 
-/* Makes `at` of a group that of its leftmost pixel, and `places` count from there; both neighbours of all pixels of a
- * group must lie within 64 values of the row. Returns whether they do. */
-static int group_columns(double step, int channels, int *at, uint16_t *places, int count)
+/* A level of a pixel less 128, so that `_mm512_maddubs_epi16` takes it. */
+typedef int8_t level;
+
+/* Writes up to 63 levels more than `count`. */
+static void blend_rows(const uint8_t *upper, const uint8_t *lower, int count, int share, level *row)
+{
+    const uint8_t *first = share == ONE ? lower : upper, *second = share == 0 ? upper : lower;
+    const int of_second = share % ONE ? share : ONE / 2; /* a share of all of it is not a byte */
+    const __m512i shares = _mm512_set1_epi16((short)((ONE - of_second) | of_second << 8));
+    const __m512i middle = _mm512_set1_epi8((char)128), half = _mm512_set1_epi16(ONE / 2);
+    for (int i = 0; i < count; i += 64) {
+        const __mmask64 left = count - i < 64 ? (1ull << (count - i)) - 1 : ~0ull;
+        const __m512i a = _mm512_xor_si512(_mm512_maskz_loadu_epi8(left, first + i), middle);
+        const __m512i b = _mm512_xor_si512(_mm512_maskz_loadu_epi8(left, second + i), middle);
+        const __m512i low = _mm512_maddubs_epi16(shares, _mm512_unpacklo_epi8(a, b));
+        const __m512i high = _mm512_maddubs_epi16(shares, _mm512_unpackhi_epi8(a, b));
+        _mm512_storeu_si512(row + i, _mm512_packs_epi16(_mm512_srai_epi16(_mm512_add_epi16(low, half), 8),
+                                                        _mm512_srai_epi16(_mm512_add_epi16(high, half), 8)));
+    }
+}
+
+/* Makes `at` of a group that of its leftmost pixel; `places` are then those of both neighbours of each channel, from
+ * there, and `shares` theirs. All neighbours of a group must lie within 64 levels of the row. Returns whether they do. */
+static int plan_columns(double step, int channels, int *at, const int *of_right, int count, uint64_t *places,
+                        uint64_t *shares)
 {
     const double width = (GROUP - 1) * (step < 0 ? -step : step) + 2;
     if (width * channels + 4 > 64)
         return 0;
     for (int i = 0; i < count; i += GROUP) {
         const int end = i + GROUP < count ? i + GROUP : count, first = at[i] < at[end - 1] ? at[i] : at[end - 1];
+        for (int x = i; x < end; x++) {
+            const int right = of_right[x] % ONE ? of_right[x] : ONE / 2; /* a share of all of it is not a byte */
+            const int a = at[x] - first + (of_right[x] == ONE ? channels : 0);
+            const int b = at[x] - first + (of_right[x] == 0 ? 0 : channels);
+            places[x] = 0x0303020201010000 + EACH_CHANNEL * (uint64_t)(a | b << 8);
+            shares[x] = EACH_CHANNEL * (uint64_t)((ONE - right) | right << 8);
+        }
         for (int x = i; x < end; x++)
-            for (int c = 0; c < 4; c++)
-                places[4 * x + c] = (uint16_t)(at[x] - first + c);
-        at[i] = first;
+            at[x] = first;
     }
     return 1;
 }
 
-/* As `blend_columns`, for what `group_columns` made. */
-static void blend_groups(const uint16_t *row, int channels, const int *at, const uint16_t *places, const uint16_t *right,
-                         int count, uint32_t *line)
+static void blend_groups(const level *row, const int *at, int count, const uint64_t *places, const uint64_t *shares,
+                         uint32_t *line)
 {
-    const __m512i next = _mm512_set1_epi16((short)channels), half = _mm512_set1_epi16(ONE / 2);
+    const __m512i half_and_128 = _mm512_set1_epi16((short)(ONE / 2 + 128 * ONE));
     for (int i = 0; i < count; i += GROUP) {
-        const uint16_t *first = row + at[i];
-        const __m512i low = _mm512_loadu_si512(first), high = _mm512_loadu_si512(first + 32);
-        const __m512i place = _mm512_loadu_si512(places + 4 * i);
-        const __m512i a = _mm512_permutex2var_epi16(low, place, high);
-        const __m512i b = _mm512_permutex2var_epi16(low, _mm512_add_epi16(place, next), high);
-        const __m512i change = _mm512_mullo_epi16(_mm512_sub_epi16(b, a), _mm512_loadu_si512(right + 4 * i));
-        const __m512i sum = _mm512_add_epi16(_mm512_add_epi16(_mm512_slli_epi16(a, 8), half), change);
-        _mm256_storeu_si256((__m256i *)(line + i), _mm512_cvtepi16_epi8(_mm512_srli_epi16(sum, 8)));
+        const __m512i both = _mm512_permutexvar_epi8(_mm512_loadu_si512(places + i), _mm512_loadu_si512(row + at[i]));
+        const __m512i sum = _mm512_maddubs_epi16(_mm512_loadu_si512(shares + i), both);
+        const __m512i pixel = _mm512_srli_epi16(_mm512_add_epi16(sum, half_and_128), 8);
+        _mm256_storeu_si256((__m256i *)(line + i), _mm512_cvtepi16_epi8(pixel));
     }
 }
 
-/* Averages of neighbours in a row of sums of two. */
-static void halve_columns(const uint16_t *sums, int count, uint32_t *line)
+static void blend_columns(const level *row, int channels, const int *at, const int *of_right, int planned, int count,
+                          const uint64_t *places, const uint64_t *shares, uint32_t *line)
 {
-    uint16_t places[32];
-    for (int k = 0; k < 32; k++)
-        places[k] = (uint16_t)(k / 4 * 6 + k % 4);
-    const __m512i left = _mm512_loadu_si512(places), right = _mm512_add_epi16(left, _mm512_set1_epi16(3));
-    for (int x = 0; x < count; x += GROUP) {
-        const __m512i low = _mm512_loadu_si512(sums + 6 * x), high = _mm512_loadu_si512(sums + 6 * x + 32);
-        const __m512i sum = _mm512_add_epi16(_mm512_permutex2var_epi16(low, left, high),
-                                             _mm512_permutex2var_epi16(low, right, high));
-        const __m512i mean = _mm512_srli_epi16(_mm512_add_epi16(sum, _mm512_set1_epi16(2)), 2);
+    if (planned) {
+        blend_groups(row, at, count, places, shares, line);
+        return;
+    }
+    for (int x = 0; x < count; x++) {
+        const level *left = row + at[x], *right = left + channels;
+        line[x] = 0;
+        for (int c = 0; c < 3; c++) {
+            const int sum = (left[c] + 128) * (ONE - of_right[x]) + (right[c] + 128) * of_right[x];
+            line[x] |= (uint32_t)((sum + ONE / 2) / ONE) << 8 * c;
+        }
+    }
+}
+
+/* Averages of two by two pixels; where the source ends between them, its edge is repeated. */
+static void halve_row(const uint8_t *upper, const uint8_t *lower, int source_width, int width, uint16_t *sums,
+                      uint32_t *line)
+{
+    (void)sums;
+    uint8_t places[64];
+    for (int k = 0; k < 64; k++)
+        places[k] = (uint8_t)(k / 8 * 6 + k % 8 / 2 + k % 2 * 3);
+    const __m512i both = _mm512_loadu_si512(places), ones = _mm512_set1_epi8(1), two = _mm512_set1_epi16(2);
+    for (int x = 0; x < width; x += GROUP) {
+        const __mmask64 there = bytes_of(source_width - 2 * x);
+        const __m512i a = _mm512_permutexvar_epi8(both, _mm512_maskz_loadu_epi8(there, upper + 6 * x));
+        const __m512i b = _mm512_permutexvar_epi8(both, _mm512_maskz_loadu_epi8(there, lower + 6 * x));
+        const __m512i sum = _mm512_add_epi16(_mm512_maddubs_epi16(a, ones), _mm512_maddubs_epi16(b, ones));
+        const __m512i mean = _mm512_srli_epi16(_mm512_add_epi16(sum, two), 2);
         _mm256_storeu_si256((__m256i *)(line + x), _mm512_cvtepi16_epi8(mean));
     }
+    for (int c = 0, end = 3 * source_width - 3; c < 3 && source_width < 2 * width; c++)
+        ((uint8_t *)(line + width - 1))[c] = (uint8_t)((upper[end + c] + lower[end + c] + 1) / 2);
 }
 
 #else
@@ -147,10 +192,15 @@ static void pack(const uint32_t *pixels, uint8_t *packed, int count)
             packed[3 * i + c] = (uint8_t)(pixels[i] >> 8 * c);
 }
 
-/* Averages of neighbours in a row of sums of two. */
-static void halve_columns(const uint16_t *sums, int count, uint32_t *line)
+/* Averages of two by two pixels; where the source ends between them, its edge is repeated. */
+static void halve_row(const uint8_t *upper, const uint8_t *lower, int source_width, int width, uint16_t *sums,
+                      uint32_t *line)
 {
-    for (int x = 0; x < count; x += 2) {
+    for (int i = 0; i < 3 * source_width; i++)
+        sums[i] = (uint16_t)(upper[i] + lower[i]);
+    if (source_width < 2 * width)
+        memcpy(sums + 3 * source_width, sums + 3 * (source_width - 1), 3 * sizeof *sums);
+    for (int x = 0; x < width; x += 2) {
         const uint16_t *a = sums + 6 * x, *b = a + 6;
         words mean = (load_two(a, b) + load_two(a + 3, b + 3) + 2) / 4;
         bytes narrow = PICK((bytes)mean, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14); /* the lower bytes */
@@ -158,33 +208,38 @@ static void halve_columns(const uint16_t *sums, int count, uint32_t *line)
     }
 }
 
-/* Only long vectors take groups. */
-static int group_columns(double step, int channels, int *at, uint16_t *places, int count)
+typedef uint16_t level;
+
+static void blend_rows(const uint8_t *upper, const uint8_t *lower, int count, int share, level *row)
 {
-    (void)step, (void)channels, (void)at, (void)places, (void)count;
-    return 0;
+    const uint16_t of_lower = (uint16_t)share, of_upper = (uint16_t)(ONE - share);
+    for (int i = 0; i < count; i++)
+        row[i] = (uint16_t)((uint16_t)(upper[i] * of_upper) + (uint16_t)(lower[i] * of_lower) + ONE / 2) / ONE;
 }
 
-#endif
-
-/* Two pixels at a time. at: where the left neighbour lies in the row. left, right: shares, four times each.
- * grouped: as `group_columns` says; `left` is then its `places`. */
-static void blend_columns(const uint16_t *row, int channels, const int *at, const uint16_t *left, const uint16_t *right,
-                          int grouped, int count, uint32_t *line)
+/* Makes the shares of both neighbours, four times each. */
+static int plan_columns(double step, int channels, int *at, const int *of_right, int count, uint64_t *left,
+                        uint64_t *right)
 {
-#ifdef __AVX512VBMI__
-    if (grouped) {
-        blend_groups(row, channels, at, left, right, count, line);
-        return;
+    (void)step, (void)channels, (void)at;
+    for (int x = 0; x < count; x++) {
+        left[x] = EACH_CHANNEL * (uint64_t)(ONE - of_right[x]);
+        right[x] = EACH_CHANNEL * (uint64_t)of_right[x];
     }
-#else
-    (void)grouped;
-#endif
+    return 1;
+}
+
+/* Two pixels at a time. */
+static void blend_columns(const level *row, int channels, const int *at, const int *of_right, int planned, int count,
+                          const uint64_t *left, const uint64_t *right, uint32_t *line)
+{
+    (void)of_right, (void)planned;
     for (int i = 0; i < count; i += 2) {
-        const uint16_t *a = row + at[i], *b = row + at[i + 1];
-        words sum = load_two(a, b) * load(left + 4 * i) +
-                    load_two(a + channels, b + channels) * load(right + 4 * i) + ONE / 2;
+        const level *a = row + at[i], *b = row + at[i + 1];
+        words sum = load_two(a, b) * load(left + i) + load_two(a + channels, b + channels) * load(right + i) + ONE / 2;
         bytes rounded = PICK((bytes)sum, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15); /* the upper bytes */
         memcpy(line + i, &rounded, 8);
     }
 }
+
+#endif

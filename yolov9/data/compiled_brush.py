@@ -9,9 +9,12 @@ from yolov9.data.brush import OPENCV, Brush, Line
 from yolov9.data.geometry import Floats
 from yolov9.logs import LOG
 
-_POINTER, _BYTES, _INT, _DOUBLE = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_double
+_POINTER, _BYTES, _INT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
+_DOUBLE, _FLOAT = ctypes.c_double, ctypes.c_float
 _PICTURE = (_POINTER, _BYTES, _INT, _INT)
 """First byte, bytes from row to row, height, width."""
+_KEPT, _OF_SOURCE, _OF_RESULT = range(3)
+"""Which colours are changed."""
 
 
 class CompiledBrush:
@@ -26,13 +29,13 @@ class CompiledBrush:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._recolour = library.recolour
-        self._recolour.argtypes = [_POINTER, _BYTES, *_PICTURE, _POINTER]
+        self._recolour.argtypes = [_POINTER, _BYTES, *_PICTURE, *[_FLOAT] * 3]
         self._recolour.restype = None
         self._halve = library.halve
         self._halve.argtypes = [*_PICTURE, *_PICTURE]
         self._halve.restype = _INT
         self._resample = library.resample
-        self._resample.argtypes = [*_PICTURE, *_PICTURE, *[_DOUBLE] * 4, _POINTER, _INT]
+        self._resample.argtypes = [*_PICTURE, *_PICTURE, *[_DOUBLE] * 4, _INT, *[_FLOAT] * 3]
         self._resample.restype = _INT
 
     def recolour(self, picture: Picture, out: Picture, factors: Floats | None) -> None:
@@ -41,16 +44,17 @@ class CompiledBrush:
             bgr_to_rgb_with_hsv(picture, out, None)
             return
         assert out.shape == picture.shape, "the result has the size of the picture"
-        changes = factors.astype(np.float32)
-        self._recolour(*_described(picture)[:2], *_described(out), changes.ctypes.data)
+        self._recolour(*_described(picture)[:2], *_described(out), *factors.tolist())
 
     def resample(
         self, source: Picture, x: Line, y: Line, out: Picture, factors: Floats | None, *, colours_first: bool
     ) -> None:
         """As `Brush` says; shares of neighbouring pixels are rounded to 1/256."""
-        changes = None if factors is None else factors.astype(np.float32)
-        pointer = None if changes is None else changes.ctypes.data
-        if self._resample(*_described(source), *_described(out), *x, *y, pointer, colours_first):
+        if factors is None:
+            change = _KEPT, 1.0, 1.0, 1.0
+        else:
+            change = _OF_SOURCE if colours_first else _OF_RESULT, *factors.tolist()
+        if self._resample(*_described(source), *_described(out), *x, *y, *change):
             raise MemoryError(f"no memory to draw {out.shape[1]} x {out.shape[0]} pixels")
 
     def halve(self, picture: Picture) -> Picture:
@@ -74,8 +78,9 @@ def load_brush(fd: int | None) -> Brush:
 
 def _described(picture: Picture) -> tuple[int, int, int, int]:
     height, width, channels = picture.shape
+    pitch, *within = picture.strides
     assert channels == 3
-    assert picture.strides[1:] == (channels, 1), "pixels of a row are packed"
+    assert within == [channels, 1], "pixels of a row are packed"
     assert height
     assert width
-    return picture.ctypes.data, picture.strides[0], height, width
+    return picture.ctypes.data, pitch, height, width

@@ -33,19 +33,19 @@ def draw_upright(
     Returns:
         Where the tile is; None when it is not visible.
     """
-    scales, shifts = (matrix[0, 0].item(), matrix[1, 1].item()), (matrix[0, 2].item(), matrix[1, 2].item())
+    (scale_x, _, shift_x), (_, scale_y, shift_y), _ = matrix.tolist()
     (left, top, right, bottom), (height, width, _) = tile.region, out.shape
-    x1, x2 = shown_pixels((left, right), scales[0], shifts[0], width)
-    y1, y2 = shown_pixels((top, bottom), scales[1], shifts[1], height)
+    x1, x2 = shown_pixels((left, right), scale_x, shift_x, width)
+    y1, y2 = shown_pixels((top, bottom), scale_y, shift_y, height)
     if x1 >= x2 or y1 >= y2:
         return None
     # Output pixels per pixel of the full picture, and where its first edge lies in the output.
-    total_x, total_y = (scales[axis] * tile.scaled_wh[axis] / tile.source_wh[axis] for axis in (0, 1))
-    start_x, start_y = (scales[axis] * tile.offset_xy[axis] + shifts[axis] for axis in (0, 1))
+    total_x, total_y = scale_x * tile.scaled_wh[0] / tile.source_wh[0], scale_y * tile.scaled_wh[1] / tile.source_wh[1]
+    start_x, start_y = scale_x * tile.offset_xy[0] + shift_x, scale_y * tile.offset_xy[1] + shift_y
     source, (pitch_x, pitch_y) = read(tile.picture, max(abs(total_x), abs(total_y)))
-    columns, x = plan_axis(total_x * pitch_x, start_x, (x1, x2), source.shape[1])
-    rows, y = plan_axis(total_y * pitch_y, start_y, (y1, y2), source.shape[0])
-    part, place = source[slice(*rows), slice(*columns)], out[y1:y2, x1:x2]
+    (from_x, to_x), x = plan_axis(total_x * pitch_x, start_x, (x1, x2), source.shape[1])
+    (from_y, to_y), y = plan_axis(total_y * pitch_y, start_y, (y1, y2), source.shape[0])
+    part, place = source[from_y:to_y, from_x:to_x], out[y1:y2, x1:x2]
     # What is done pixel by pixel is done where there are fewer of them.
     brush.resample(part, x, y, place, factors, colours_first=part.size < place.size)
     return x1, y1, x2, y2
@@ -59,8 +59,9 @@ def shown_pixels(region: tuple[int, int], scale: float, shift: float, size: int)
         scale, shift: from canvas to output.
         size: of the output in pixels.
     """
-    low, high = sorted((region[0] * scale + shift, region[1] * scale + shift))
-    first, last = math.ceil(low - 0.5), math.ceil(high - 0.5)
+    first, last = math.ceil(region[0] * scale + shift - 0.5), math.ceil(region[1] * scale + shift - 0.5)
+    if scale < 0:
+        first, last = last, first
     return min(max(first, 0), size), min(max(last, 0), size)
 
 
@@ -74,7 +75,8 @@ def plan_axis(scale: float, start: float, shown: tuple[int, int], size: int) -> 
         size: source pixels.
     """
     step = 1.0 / scale
-    first, last = ((pixel + 0.5 - start) * step - 0.5 for pixel in (shown[0], shown[1] - 1))
-    low = min(max(math.floor(min(first, last)), 0), size - 1)
-    high = min(max(math.floor(max(first, last)) + 2, low + 1), size)
+    first, last = (shown[0] + 0.5 - start) * step - 0.5, (shown[1] - 0.5 - start) * step - 0.5
+    least, most = (first, last) if step > 0 else (last, first)
+    low = min(max(math.floor(least), 0), size - 1)
+    high = min(max(math.floor(most) + 2, low + 1), size)
     return Axis((low, high), Line(first - low, step))

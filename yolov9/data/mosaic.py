@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-
-from yolov9.data.augment import Picture
+from yolov9.data.augment import Picture, scaled_grey
 from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.draw_turned import draw_turned
 from yolov9.data.draw_upright import draw_upright
@@ -32,10 +30,7 @@ def compose(
         brush: does the drawing.
         factors: change of colours as from `hsv_factors`, of borders too, after which `out` is RGB; None leaves BGR.
     """
-    border = np.full((1, 1, 3), BORDER_GREY, np.uint8)
-    if factors is not None:
-        brush.recolour(border, border, factors)
-    grey = int(border[0, 0, 0])
+    grey = BORDER_GREY if factors is None else scaled_grey(BORDER_GREY, factors)
     if is_axis_aligned(matrix):
         drawn = [draw_upright(tile, matrix, read, out, brush, factors) for tile in tiles]
         fill_rest(out, [rectangle for rectangle in drawn if rectangle is not None], grey)

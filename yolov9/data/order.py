@@ -4,6 +4,7 @@ A sample is known by (seed, epoch, position). Position p of an epoch shows pictu
 for a position, in whatever process, gets the same answer without having seen the ones before.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,24 @@ _ORDER_STREAM = 2
 
 def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
     """Returns the random numbers of one sample: a counter-based generator that starts where no other one comes to."""
-    key, counter = [seed & _MASK, _SAMPLE_STREAM], [0, 0, position, epoch]
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    return np.random.Generator(np.random.Philox(_sample_key(seed), counter=[0, 0, position, epoch]))
+
+
+class _Key(np.random.SeedSequence):
+    """Hands Philox its key. Given as `key`, numpy would ask the kernel for random numbers first, and not use them."""
+
+    def __init__(self, key: NDArray[np.uint64]) -> None:
+        super().__init__(0)
+        self._key = key
+
+    def generate_state(self, *_: object) -> NDArray[np.uint64]:
+        """Returns the key, two words of 64 bits."""
+        return self._key
+
+
+@functools.cache
+def _sample_key(seed: int) -> _Key:
+    return _Key(np.array([seed & _MASK, _SAMPLE_STREAM], np.uint64))
 
 
 class Shuffle:

@@ -82,13 +82,14 @@ class PictureReader:
             ImageError: it cannot be read, or its size is not the one in the index any more.
         """
         size_wh = self.size_wh(number)
-        wanted = reduction_for(max(size_wh), self._imgsz, scale)
         if self._cache is not None and self._cache.has_place(number):
             kept = self._cached(number)
-            kept_wh = kept.shape[1], kept.shape[0]
-            wanted = reduction_for(max(kept_wh), self._imgsz, scale * max(size_wh) / max(kept_wh))
-            pitch = size_wh[0] / kept_wh[0] * wanted, size_wh[1] / kept_wh[1] * wanted
+            height, width, _ = kept.shape
+            longer = max(height, width)
+            wanted = reduction_for(longer, self._imgsz, scale * max(size_wh) / longer)
+            pitch = size_wh[0] / width * wanted, size_wh[1] / height * wanted
             return Drawable(shrink(kept, wanted, self._halve), pitch)
+        wanted = reduction_for(max(size_wh), self._imgsz, scale)
         if self._window is None or number not in self._sequence_of:
             return Drawable(self._decode(number, wanted), (wanted, wanted))
         base = reduction_for(max(size_wh), self._imgsz, 1.0)
@@ -159,7 +160,10 @@ class PictureReader:
 
 def reduction_for(longer_side: int, imgsz: int, scale: float) -> int:
     """Returns the strongest reduction that leaves pixels as fine as the output's, or as those of one of `imgsz`."""
-    return next((r for r in REDUCTIONS if r * scale <= 1.0 or longer_side >= r * imgsz), 1)
+    for reduction in REDUCTIONS:
+        if reduction * scale <= 1.0 or longer_side >= reduction * imgsz:
+            return reduction
+    return 1
 
 
 def limit_size(picture: Picture, imgsz: int) -> Picture:

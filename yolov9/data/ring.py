@@ -67,6 +67,7 @@ class Ring:
         self.layout = layout
         self._memory = map_memory(fd)
         self.bytes = np.frombuffer(self._memory, np.uint8)
+        self._records = [self._view_records(slot) for slot in range(layout.slots)]
 
     def pictures(self, slot: int, count: int, height: int, width: int) -> Picture:
         """Returns the first pictures (count, H, W, 3) of a slot, RGB."""
@@ -87,6 +88,9 @@ class Ring:
 
     def records(self, slot: int) -> NDArray[np.void]:
         """Returns the records (rows,) of a slot."""
+        return self._records[slot]
+
+    def _view_records(self, slot: int) -> NDArray[np.void]:
         start = self._rest(slot)
         return self.bytes[start : start + self.layout.rows * RECORD.itemsize].view(RECORD)
 

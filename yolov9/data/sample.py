@@ -21,7 +21,7 @@ from yolov9.data.order import PictureOrder, sample_generator
 from yolov9.data.partners import Partners, Sequence
 from yolov9.data.reader import PictureReader
 from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
-from yolov9.data.tiles import Drawable, mirror_matrix, turn_over_matrix
+from yolov9.data.tiles import Drawable, flip_matrix
 
 MIXED_SAMPLES = 2
 """Mosaics of a blended sample."""
@@ -256,7 +256,8 @@ class SampleMaker:
         boxes = [scene_boxes(scene, shape) for scene in scenes]
         labels = to_labels(np.concatenate([b[0] for b in boxes]), np.concatenate([b[1] for b in boxes]), shape)
         flip_labels(labels, upside_down=upside_down, left_right=left_right)
-        view = View(scenes, ratio, _flip_matrix(shape, upside_down, left_right), factors, shape)
+        flip = flip_matrix(shape, upside_down=upside_down, left_right=left_right)
+        view = View(scenes, ratio, flip, factors, shape)
         return view, Sample(number, labels.astype(np.float32), is_mosaic)
 
     def _draw(self, view: View, out: Picture) -> None:
@@ -293,12 +294,3 @@ class SampleMaker:
             return self._reader.read(number, scale)
         except ImageError as error:
             raise UnreadableError(number, error) from None
-
-
-def _flip_matrix(shape: tuple[int, int], upside_down: bool, left_right: bool) -> Floats:
-    matrix = np.eye(3)
-    if left_right:
-        matrix = mirror_matrix(shape[1]) @ matrix
-    if upside_down:
-        matrix = turn_over_matrix(shape[0]) @ matrix
-    return np.asarray(matrix, dtype=np.float64)

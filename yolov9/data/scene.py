@@ -94,11 +94,10 @@ def single_scene(
 def mosaic_objects(tiles: Sequence[Tile], pieces: Sequence[Labelled], imgsz: int) -> Objects:
     """Returns the objects of four placed pictures, limited to the canvas of 2 x imgsz."""
     counts = [len(piece.labels) for piece in pieces]
-    scaled_wh = np.repeat(np.array([tile.scaled_wh for tile in tiles], np.float64), counts, axis=0)
-    offset_xy = np.repeat(np.array([tile.offset_xy for tile in tiles], np.float64), counts, axis=0)
+    places = np.array([(*tile.scaled_wh, *tile.offset_xy) for tile in tiles], np.float64).repeat(counts, axis=0)
     labels = np.concatenate([piece.labels for piece in pieces])
     outlines = [outline for piece in pieces for outline in piece.outlines]
-    return clip_objects(place_objects(labels, outlines, scaled_wh, offset_xy), (2 * imgsz, 2 * imgsz))
+    return clip_objects(place_objects(labels, outlines, places[:, :2], places[:, 2:]), (2 * imgsz, 2 * imgsz))
 
 
 def letterbox_objects(one: Labelled, imgsz: int, out_hw: tuple[int, int], *, scaleup: bool) -> Objects:

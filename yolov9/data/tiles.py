@@ -86,9 +86,11 @@ def letterbox_tile(picture: int, source_wh: tuple[int, int], plan: LetterboxPlan
 
 def mirror_matrix(width: int) -> Floats:
     """Returns the matrix that mirrors a picture of that width left-right."""
-    return np.array(((-1.0, 0.0, width), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+    return flip_matrix((0, width), upside_down=False, left_right=True)
 
 
-def turn_over_matrix(height: int) -> Floats:
-    """Returns the matrix that turns a picture of that height upside down."""
-    return np.array(((1.0, 0.0, 0.0), (0.0, -1.0, height), (0.0, 0.0, 1.0)))
+def flip_matrix(size_hw: tuple[int, int], *, upside_down: bool, left_right: bool) -> Floats:
+    """Returns the matrix that mirrors a picture of that size as asked for."""
+    x = (-1.0, 0.0, size_hw[1]) if left_right else (1.0, 0.0, 0.0)
+    y = (0.0, -1.0, size_hw[0]) if upside_down else (0.0, 1.0, 0.0)
+    return np.array((x, y, (0.0, 0.0, 1.0)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yolov9.data.augment import bgr_to_rgb_with_hsv
+from yolov9.data.augment import bgr_to_rgb_with_hsv, scaled_grey
 from yolov9.data.brush import OPENCV, Line
 from yolov9.data.compiled import COMPILERS, FLAGS, SOURCE
 from yolov9.data.compiled_brush import CompiledBrush
@@ -72,6 +72,15 @@ def test_parts_of_larger_pictures_and_pictures_in_place(compiled_brush):
     assert (out[5:45, 80:] == 7).all()
     compiled_brush.recolour(source, source, FACTORS[0])
     np.testing.assert_array_equal(source, whole)
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+def test_borders_have_the_grey_that_the_brushes_make_of_theirs(compiled_brush, factors):
+    grey = np.full((1, 1, 3), 114, np.uint8)
+    for brush in (compiled_brush, OPENCV):
+        out = np.empty_like(grey)
+        brush.recolour(grey, out, factors)
+        assert (out == scaled_grey(114, factors)).all()
 
 
 def test_no_factors_change_the_order_of_channels_only(compiled_brush):

@@ -10,7 +10,7 @@ from yolov9.data.draw_turned import draw_turned
 from yolov9.data.draw_upright import draw_upright
 from yolov9.data.geometry import on_whole_pixel
 from yolov9.data.mosaic import fill_rest
-from yolov9.data.tiles import Drawable, Tile, mirror_matrix, mosaic_tiles, turn_over_matrix
+from yolov9.data.tiles import Drawable, Tile, flip_matrix, mosaic_tiles
 
 SIDE = 160
 
@@ -30,10 +30,8 @@ def scene(seed):
     scale = rng.uniform(0.1, 1.9)
     shift = rng.uniform(-0.1, 0.1, 2) * SIDE + SIDE / 2 - scale * SIDE
     matrix = on_whole_pixel(np.array(((scale, 0, shift[0]), (0, scale, shift[1]), (0, 0, 1))), centre)
-    if rng.random() < 0.5:
-        matrix = mirror_matrix(SIDE) @ matrix
-    if rng.random() < 0.5:
-        matrix = turn_over_matrix(SIDE) @ matrix
+    left_right, upside_down = (rng.random(2) < 0.5).tolist()
+    matrix = flip_matrix((SIDE, SIDE), upside_down=upside_down, left_right=left_right) @ matrix
     return tile, matrix, waves(*wh)
 
 

@@ -10,7 +10,7 @@ from yolov9.data.letterbox import loaded_hw
 from yolov9.data.mosaic import compose
 from yolov9.data.objects import warp_objects
 from yolov9.data.scene import Labelled, mosaic_objects
-from yolov9.data.tiles import Drawable, mirror_matrix, mosaic_tiles, turn_over_matrix
+from yolov9.data.tiles import Drawable, flip_matrix, mosaic_tiles
 
 IMGSZ = 640
 SCRATCH_HIGH = PerspectiveLimits(degrees=0.0, translate=0.1, scale=0.9, shear=0.0, perspective=0.0)
@@ -26,7 +26,7 @@ def test_one_matrix_equals_the_single_steps_on_1000_draws():
         tile = mosaic_tiles([0], [source_wh], tuple(rng.integers(IMGSZ // 2, 3 * IMGSZ // 2, 2).tolist()), IMGSZ)[0]
         draws = draw_perspective(rng, EVERYTHING if draw % 2 else SCRATCH_HIGH)
         matrix = perspective_matrix(draws, (2 * IMGSZ,) * 2, (IMGSZ,) * 2)
-        flip = turn_over_matrix(IMGSZ) @ mirror_matrix(IMGSZ)
+        flip = flip_matrix((IMGSZ, IMGSZ), upside_down=True, left_right=True)
         low = rng.uniform(0, 0.8, (5, 2))
         boxes = np.concatenate((low, low + rng.uniform(0.05, 0.2, (5, 2))), axis=1)
 
