@@ -26,7 +26,7 @@ import cv2
 
 from yolov9.awake_clock import AwakeClock
 from yolov9.data.parts import SharedParts
-from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, MAX_WORKERS, NOTHING, Task, become_worker, parent_is, work
+from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, MAX_WORKERS, NOTHING, TASK, Task, become_worker, parent_is, work
 
 MAX_MESSAGE_BYTES = 65536
 """Longest message from the trainer; a batch of thousands of positions fits."""
@@ -85,6 +85,8 @@ class Server:
         self._timeout_s = float(config["timeout_s"])
         self._wanted = int(config["workers"])
         self._workers: dict[int, Worker] = {}
+        self._workers_are_due = True
+        """There are more or fewer than wanted."""
         self._queue: deque[Attempt] = deque()
         self._missing: Counter[int] = Counter()
         self._generation = 0
@@ -92,6 +94,8 @@ class Server:
         self._deaths = 0
         self._clock = AwakeClock()
         """Read in every round, so that workers do not count as hung when all of the job was paused."""
+        self._looked_at = 0.0
+        """When hung workers and a dead trainer were last looked for (of the clock)."""
         self._stuck_since: float | None = None
         """Since when nothing was finished while workers hung (of the clock)."""
         self._poll = select.poll()
@@ -101,15 +105,19 @@ class Server:
         """Serves until the trainer closes the connection or is gone."""
         try:
             while True:
-                self._keep_workers()
+                if self._workers_are_due:
+                    self._keep_workers()
                 for fd, _ in self._poll.poll(POLL_S * 1000):
                     if fd != self._trainer.fileno():
                         self._hear(self._workers[fd])
                     elif not self._obey():
                         return
-                self._look_for_hung()
-                if not parent_is(self._trainer_pid):
-                    return
+                now = self._clock.now()
+                if now - self._looked_at >= POLL_S:
+                    self._looked_at = now
+                    self._look_for_hung(now)
+                    if not parent_is(self._trainer_pid):
+                        return
         except (BrokenPipeError, ConnectionResetError):
             return
         finally:
@@ -134,6 +142,7 @@ class Server:
             self._draining = any(worker.doing for worker in self._workers.values())
         else:
             self._wanted = message["workers"]
+            self._workers_are_due = True
         self._distribute()
         return True
 
@@ -152,7 +161,7 @@ class Server:
             worker.since = self._clock.now()
         worker.doing.append(attempt)
         with contextlib.suppress(OSError):  # it has just died, which its end of the connection will tell
-            worker.connection.send(attempt.task.pack())
+            worker.connection.send(TASK.pack(*attempt.task))
 
     def _hear(self, worker: Worker) -> None:
         """Takes one answer of a worker, or its end."""
@@ -176,8 +185,11 @@ class Server:
             if "error" in reply:
                 self._tell({"event": "error", "text": reply["error"], "picture": int(self._reading[worker.number])})
         self._count(attempt)
-        self._draining = self._draining and any(w.doing for w in self._workers.values())
-        self._distribute()
+        if self._draining:
+            self._draining = any(w.doing for w in self._workers.values())
+            self._distribute()
+        elif self._queue and worker.killed_at is None:  # only then all others have their tasks
+            self._give(worker, self._queue.popleft())
 
     def _count(self, attempt: Attempt) -> None:
         if attempt.generation < self._generation:
@@ -190,6 +202,7 @@ class Server:
 
     def _bury(self, worker: Worker, *, stuck: bool = False) -> None:
         """Gives a dead (or stuck) worker's tasks to others and says how it ended."""
+        self._workers_are_due = True
         del self._workers[worker.connection.fileno()]
         self._poll.unregister(worker.connection)
         worker.connection.close()
@@ -216,8 +229,7 @@ class Server:
         stuck = self._stuck_since
         return stuck is not None and self._clock.now() - stuck > TIMEOUTS_WITHOUT_PROGRESS * self._timeout_s
 
-    def _look_for_hung(self) -> None:
-        now = self._clock.now()
+    def _look_for_hung(self, now: float) -> None:
         for worker in list(self._workers.values()):
             if worker.killed_at is not None and now - worker.killed_at > GIVE_UP_KILL_S:
                 self._bury(worker, stuck=True)
@@ -225,10 +237,11 @@ class Server:
                 worker.hung_s = now - worker.since
                 self._stuck_since = worker.since if self._stuck_since is None else self._stuck_since
                 worker.killed_at = now
+                self._workers_are_due = True
                 os.kill(worker.pid, signal.SIGKILL)
 
     def _keep_workers(self) -> None:
-        """Forks or ends workers until there are as many as wanted."""
+        """Forks or ends workers until there are as many as wanted; those too many end when they have nothing to do."""
         active = [worker for worker in self._workers.values() if worker.killed_at is None]
         try:
             for _ in range(self._wanted - len(active)):
@@ -238,7 +251,9 @@ class Server:
                 raise
             self._wanted = len(self._workers)
             self._tell({"event": "fewer", "workers": self._wanted, "text": str(error)})
-        for worker in active[self._wanted :]:
+        surplus = active[self._wanted :]
+        self._workers_are_due = bool(surplus)
+        for worker in surplus:
             if not worker.doing:
                 worker.killed_at = self._clock.now()
                 os.kill(worker.pid, signal.SIGKILL)

@@ -9,8 +9,7 @@ import socket
 import struct
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -21,7 +20,7 @@ from yolov9.data.ring import Ring
 from yolov9.data.sample import Sample
 
 TASK = struct.Struct("<IIIIIQ")
-"""Slot, row, height, width, epoch, position."""
+"""How a `Task` is sent."""
 DONE = b"+"
 """Answer to a task that went well; anything else is a JSON object with `failures` and `error`."""
 MAX_ANSWER_BYTES = 65536
@@ -36,8 +35,7 @@ _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent ends."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One sample to be made."""
 
     slot: int
@@ -46,10 +44,6 @@ class Task:
     width: int
     epoch: int
     position: int
-
-    def pack(self) -> bytes:
-        """Returns the form in which it is sent."""
-        return TASK.pack(self.slot, self.row, self.height, self.width, self.epoch, self.position)
 
 
 MakeSample = Callable[[Task], Sample]
