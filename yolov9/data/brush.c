@@ -69,16 +69,28 @@ static void recolour_line(uint32_t *pixels, int count, const float *factors)
     }
 }
 
-/* pitch: bytes from one row to the next. The two pictures are the same one or do not overlap. */
-void recolour(const uint8_t *bgr, ptrdiff_t bgr_pitch, uint8_t *rgb, ptrdiff_t rgb_pitch, int height, int width,
-              float hue, float saturation, float value)
+static void mix(const uint8_t *first, const uint8_t *second, int count, uint16_t of_second, uint8_t *out)
+{
+    const uint16_t of_first = (uint16_t)(ONE - of_second);
+    for (int i = 0; i < count; i++)
+        out[i] = (uint8_t)((uint16_t)(first[i] * of_first + second[i] * of_second + ONE / 2) / ONE);
+}
+
+/* pitch: bytes from one row to the next. The pictures are the same one or do not overlap.
+ * other, share: a picture of the same form that is blended in first, and how much of it, in 1 / ONE; NULL for none. */
+void recolour(const uint8_t *bgr, ptrdiff_t bgr_pitch, const uint8_t *other, int share, uint8_t *rgb,
+              ptrdiff_t rgb_pitch, int height, int width, float hue, float saturation, float value)
 {
     const float factors[] = {hue, saturation, value};
     uint32_t line[BLOCK] = {0};
+    uint8_t mixed[3 * BLOCK];
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x += BLOCK) {
             int count = width - x < BLOCK ? width - x : BLOCK;
-            unpack(bgr + y * bgr_pitch + 3 * x, line, count);
+            const ptrdiff_t at = y * bgr_pitch + 3 * x;
+            if (other)
+                mix(bgr + at, other + at, 3 * count, (uint16_t)share, mixed);
+            unpack(other ? mixed : bgr + at, line, count);
             recolour_line(line, count, factors);
             pack(line, rgb + y * rgb_pitch + 3 * x, count);
         }

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import cv2
 import numpy as np
 
-from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv
+from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, mixup
 from yolov9.data.geometry import Floats
 from yolov9.data.images import halve
 
@@ -25,6 +25,9 @@ class Brush(Protocol):
 
     def recolour(self, picture: Picture, out: Picture, factors: Floats | None) -> None:
         """As `bgr_to_rgb_with_hsv`."""
+
+    def mix(self, first: Picture, second: Picture, ratio: float, out: Picture, factors: Floats | None) -> None:
+        """`mixup`, which may write to `first`, then `recolour`."""
 
     def resample(
         self, source: Picture, x: Line, y: Line, out: Picture, factors: Floats | None, *, colours_first: bool
@@ -49,6 +52,11 @@ class OpenCVBrush:
     def recolour(self, picture: Picture, out: Picture, factors: Floats | None) -> None:
         """As `Brush` says."""
         bgr_to_rgb_with_hsv(picture, out, factors)
+
+    def mix(self, first: Picture, second: Picture, ratio: float, out: Picture, factors: Floats | None) -> None:
+        """As `Brush` says."""
+        mixup(first, second, ratio)
+        bgr_to_rgb_with_hsv(first, out, factors)
 
     def resample(
         self, source: Picture, x: Line, y: Line, out: Picture, factors: Floats | None, *, colours_first: bool

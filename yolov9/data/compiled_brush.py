@@ -13,6 +13,8 @@ _POINTER, _BYTES, _INT = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
 _DOUBLE, _FLOAT = ctypes.c_double, ctypes.c_float
 _PICTURE = (_POINTER, _BYTES, _INT, _INT)
 """First byte, bytes from row to row, height, width."""
+_ALL = 256
+"""`ONE` of the library."""
 _KEPT, _OF_SOURCE, _OF_RESULT = range(3)
 """Which colours are changed."""
 
@@ -29,7 +31,7 @@ class CompiledBrush:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._recolour = library.recolour
-        self._recolour.argtypes = [_POINTER, _BYTES, *_PICTURE, *[_FLOAT] * 3]
+        self._recolour.argtypes = [_POINTER, _BYTES, _POINTER, _INT, *_PICTURE, *[_FLOAT] * 3]
         self._recolour.restype = None
         self._halve = library.halve
         self._halve.argtypes = [*_PICTURE, *_PICTURE]
@@ -44,7 +46,18 @@ class CompiledBrush:
             bgr_to_rgb_with_hsv(picture, out, None)
             return
         assert out.shape == picture.shape, "the result has the size of the picture"
-        self._recolour(*_described(picture)[:2], *_described(out), *factors.tolist())
+        self._recolour(*_described(picture)[:2], None, 0, *_described(out), *factors.tolist())
+
+    def mix(self, first: Picture, second: Picture, ratio: float, out: Picture, factors: Floats | None) -> None:
+        """As `Brush` says; the ratio is rounded to 1/256."""
+        if factors is None:
+            OPENCV.mix(first, second, ratio, out, None)
+            return
+        assert out.shape == first.shape == second.shape, "the result has the size of the pictures"
+        assert first.strides == second.strides
+        share = round((1.0 - ratio) * _ALL)
+        other, *_ = _described(second)
+        self._recolour(*_described(first)[:2], other, share, *_described(out), *factors.tolist())
 
     def resample(
         self, source: Picture, x: Line, y: Line, out: Picture, factors: Floats | None, *, colours_first: bool

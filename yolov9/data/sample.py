@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_factors, mixup, mixup_ratio
+from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_factors, mixup_ratio
 from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.geometry import Floats, PerspectiveLimits
 from yolov9.data.images import ImageError
@@ -262,20 +262,19 @@ class SampleMaker:
 
     def _draw(self, view: View, out: Picture) -> None:
         if len(view.scenes) > 1:
-            self._brush.recolour(self._blend(view), out, view.factors)
+            self._draw_two(view, out)
             return
         paint(view.scenes[0], view.flip, self._read, out, self._brush, view.factors)
         if view.factors is None:
             self._brush.recolour(out, out, None)
 
-    def _blend(self, view: View) -> Picture:
+    def _draw_two(self, view: View, out: Picture) -> None:
         if self._buffers[0].shape[:2] != view.shape_hw:
             self._buffers = [np.empty((*view.shape_hw, 3), np.uint8) for _ in range(MIXED_SAMPLES)]
         for scene, buffer in zip(view.scenes, self._buffers, strict=True):
             paint(scene, view.flip, self._read, buffer, self._brush)
         first, second = self._buffers
-        mixup(first, second, view.ratio)
-        return first
+        self._brush.mix(first, second, view.ratio, out, view.factors)
 
     def _mosaic(
         self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str], side: int

@@ -74,6 +74,17 @@ def test_parts_of_larger_pictures_and_pictures_in_place(compiled_brush):
     np.testing.assert_array_equal(source, whole)
 
 
+@pytest.mark.parametrize("ratio", [0.0, 0.37, 0.5, 1.0])
+@pytest.mark.parametrize("width", [1, 300])
+def test_two_pictures_are_mixed_as_by_opencv(compiled_brush, ratio, width):
+    first, second = picture(40, width), picture(40, width)[::-1].copy()
+    expected, found = np.empty_like(first), np.empty_like(first)
+    compiled_brush.mix(first, second, ratio, found, FACTORS[3])
+    OPENCV.mix(first, second, ratio, expected, FACTORS[3])
+    difference = np.abs(expected.astype(int) - found)
+    assert (difference <= 3).mean() > 0.99
+
+
 @pytest.mark.parametrize("factors", FACTORS)
 def test_borders_have_the_grey_that_the_brushes_make_of_theirs(compiled_brush, factors):
     grey = np.full((1, 1, 3), 114, np.uint8)
