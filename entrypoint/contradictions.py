@@ -114,7 +114,7 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
         flags = ["--" + name.replace("_", "-") for name in shapes]
         yield UserError(found=" and ".join(flags), needed="one shape of the learning rate", remedy=flags[0])
     yield from _growing(request, settings)
-    if settings.decode == "gpu" and settings.cache != "off":
+    if settings.decode == "gpu" and settings.cache not in ("auto", "off"):
         yield UserError(
             found=f"--decode gpu and --cache {settings.cache}",
             needed="one of them: the cache keeps what the CPU has decoded",
@@ -206,7 +206,7 @@ def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str
         yield "--label-smoothing: no effect, the YOLOv9 loss has soft targets of its own"
     if settings.amp == "auto" and request.was_given("amp"):
         yield "--amp: this is the default"
-    if settings.cache_limit_gb is not None and settings.cache == "off":
+    if settings.cache_limit_gb is not None and settings.cache in ("auto", "off"):
         yield f"--cache-limit {settings.cache_limit_gb:g}: nothing to do without --cache ram or --cache disk"
     if settings.nosave and settings.save_period > 0:
         yield f"--save-period {settings.save_period}: nothing to do with --nosave"

@@ -46,8 +46,9 @@ def resolve_inputs(request: JobRequest) -> JobRequest:
     if isinstance(settings, DetectSettings):
         with reading(settings.source):
             _check_source(settings)
-    pictures = _check_data(request) if getattr(settings, "data", "") else None
-    return replace(request, settings=changed, model=model, model_source=source, pictures=pictures)
+    counts = _check_data(request) if getattr(settings, "data", "") else {}
+    request = replace(request, settings=changed, model=model, model_source=source)
+    return replace(request, pictures=sum(counts.values()), training_pictures=counts["train"]) if counts else request
 
 
 def _model(request: JobRequest, weights: str) -> tuple[str, str]:
@@ -85,8 +86,8 @@ def _model_of_run(weights: Path) -> str | None:
         return None
 
 
-def _check_data(request: JobRequest) -> int | None:
-    """Reads the data set file; counts the pictures of both splits when they are to be kept in memory."""
+def _check_data(request: JobRequest) -> dict[str, int]:
+    """Reads the data set file; counts the pictures of both splits of a training."""
     from yolov9.data import load_dataset_config  # Takes a quarter of a second, and is not always needed.
     from yolov9.data.listing import list_pictures
 
@@ -97,9 +98,9 @@ def _check_data(request: JobRequest) -> int | None:
     elif isinstance(settings, DetectSettings):
         needed = ()
     config = load_dataset_config(settings.data, require=needed, environment=request.environment)
-    if not isinstance(settings, TrainSettings) or settings.cache != "ram":
-        return None
-    return sum(len(list_pictures(config.sources(split), config.root)) for split in needed)
+    if not isinstance(settings, TrainSettings):
+        return {}
+    return {split: len(list_pictures(config.sources(split), config.root)) for split in needed}
 
 
 def _check_source(settings: DetectSettings) -> None:

@@ -72,6 +72,8 @@ class JobRequest:
     model_source: str = "default"
     pictures: int | None = None
     """Pictures of all splits in use; None when they were not counted."""
+    training_pictures: int | None = None
+    """Those that are trained on."""
     staging: StageSurvey | None = None
     """What was measured for a copy of the data set; None when nothing asked for it."""
     device_kind: str = "cpu"

@@ -10,6 +10,7 @@ from entrypoint.request import JobRequest
 from entrypoint.units import MIB, size_text
 from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES, picture_store_bytes
 from yolov9.config.settings import TrainSettings
+from yolov9.config.small_data import mosaic_window
 from yolov9.errors import ExitCode, UserError
 
 SAMPLES_PER_CPU = 197
@@ -61,7 +62,7 @@ def decide_decode(request: JobRequest, gpus: tuple[Gpu, ...], workers: int) -> D
             remedy="--decode cpu, or a GPU: docker run --gpus all …",
             exit_code=ExitCode.NO_GPU,
         )
-    need = _gpu_bytes(settings)
+    need = _gpu_bytes(request, settings)
     given = request.was_given("decode")
     value, reason = settings.decode, "asked for" if given else "--decode auto lets the plan choose"
     if settings.decode == "auto":
@@ -83,7 +84,7 @@ def _automatic(
     """Returns the value and why."""
     if not gpus:
         return "cpu", "there is no GPU"
-    if settings.cache != "off":
+    if settings.cache not in ("auto", "off"):
         return "cpu", f"--cache {settings.cache} keeps what the CPU has decoded"
     made, taken = workers * SAMPLES_PER_CPU, pictures_per_s(request.model)
     rates = f"{workers} x {SAMPLES_PER_CPU} samples/s, {taken} are what {family(request.model)} takes on an H200"
@@ -98,7 +99,8 @@ def _automatic(
     return "gpu", f"the loader processes are too few: {rates}; takes {memory}"
 
 
-def _gpu_bytes(settings: TrainSettings) -> int:
+def _gpu_bytes(request: JobRequest, settings: TrainSettings) -> int:
     asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else settings.optimisation_batch
-    store = picture_store_bytes(settings.imgsz, settings.mosaic_window, asked)
+    window = mosaic_window(settings.mosaic_window, request.training_pictures)
+    store = picture_store_bytes(settings.imgsz, window, asked)
     return store + DECODED_AT_ONCE_BYTES + DECODER_BYTES

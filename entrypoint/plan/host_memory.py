@@ -10,6 +10,7 @@ from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import GIB, MIB, size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
+from yolov9.config.small_data import is_small, mosaic_window
 from yolov9.errors import UserError
 
 RING_SLOTS = 4
@@ -35,6 +36,8 @@ WINDOW_PICTURE_FACTOR = 2
 """A picture of the mosaic window is less than twice as long as the training size: up to this many times its area."""
 WINDOW_LAG = 32
 """Samples between a picture and the first one that may share it; as in yolov9.data.window, which needs numpy."""
+EASILY = 0.5
+"""Share of the memory that is left, up to which decoded pictures are kept without being asked for."""
 LEAST_CACHED_SHARE = 0.1
 """When less of the pictures fits, keeping them decoded saves too little to be worth the memory."""
 GB = 1e9
@@ -100,7 +103,7 @@ def _fit(
     while _total_bytes(request, slots, workers, batch, ranks) > allowed and slots > FEWEST_SLOTS:
         slots -= 1
     settings, short = request.settings, _total_bytes(request, slots, workers, batch, ranks) > allowed
-    if short and isinstance(settings, TrainSettings) and any(_window(settings, slots * batch.batch_size, ranks)):
+    if short and isinstance(settings, TrainSettings) and any(_window(request, slots * batch.batch_size, ranks)):
         request = replace(request, settings=replace(settings, decode_again=True))
     while _total_bytes(request, slots, workers, batch, ranks) > allowed and workers > 1:
         workers -= 1
@@ -140,7 +143,7 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: BatchPlan, rank
         val_slot = slot * VALIDATION_BATCH_FACTOR[on_gpu]
         reason = f"{slots} slots of {size_text(val_slot)}"
         needs.append(Need(what="validation ring", size_bytes=slots * val_slot, reason=reason))
-        needs.extend(_window(settings, slots * batch.batch_size, ranks))
+        needs.extend(_window(request, slots * batch.batch_size, ranks))
     loaders = LOADERS_OF_TRAINING if isinstance(settings, TrainSettings) else 1
     count = ranks * loaders * workers
     reason = f"{count} x {size_text(WORKER_BYTES)}"
@@ -148,10 +151,13 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: BatchPlan, rank
     return needs
 
 
-def _window(settings: TrainSettings, samples_at_a_time: int, ranks: int) -> Iterator[Need]:
+def _window(request: JobRequest, samples_at_a_time: int, ranks: int) -> Iterator[Need]:
     """Decoded pictures that mosaics share."""
-    if settings.mosaic_window and not settings.rect and not settings.decode_again and settings.decode != "gpu":
-        places = settings.mosaic_window + WINDOW_LAG + samples_at_a_time
+    settings = request.settings
+    assert isinstance(settings, TrainSettings)
+    window = mosaic_window(settings.mosaic_window, request.training_pictures)
+    if window and not settings.rect and not settings.decode_again and settings.decode != "gpu":
+        places = window + WINDOW_LAG + samples_at_a_time
         size = ranks * places * WINDOW_PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
         yield Need(what="mosaic window", size_bytes=size, reason=f"{places} decoded pictures")
 
@@ -181,6 +187,8 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
     if not isinstance(settings, TrainSettings):
         return [], []
     source, limit_gb = request.source("cache"), settings.cache_limit_gb
+    if settings.cache == "auto":
+        return _automatic_cache(request, settings, spare, ranks)
     if settings.cache != "ram":
         reason = "pictures are decoded when they are needed" if settings.cache == "off" else "asked for"
         return [Decision(name="cache", value=settings.cache, source=source, reason=reason)], []
@@ -190,7 +198,7 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
         unknown = "number of pictures" if request.pictures is None else "available memory"
         decisions = [Decision(name="cache", value="ram", source=source, reason=f"asked for; {unknown} unknown")]
         return decisions if may_use is None else [*decisions, _cache_limit(facts, request, may_use, asked, ranks)], []
-    need = ranks * request.pictures * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
+    need = _cache_bytes(request.pictures, settings, ranks)
     words = f"{request.pictures} pictures need {size_text(need)}, {size_text(max(0, may_use))} may be used"
     if may_use < LEAST_CACHED_SHARE * need:
         reason = f"off: {words} ({facts.memory.source}); on disk: --cache disk"
@@ -201,6 +209,26 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
     reason = f"{request.pictures} decoded pictures, both splits" if may_use >= need else "as many pictures as fit"
     needs = [Need(what="cache", size_bytes=min(need, may_use), reason=reason)]
     return [decision, _cache_limit(facts, request, may_use, asked, ranks)], needs
+
+
+def _automatic_cache(
+    request: JobRequest, settings: TrainSettings, spare: int | None, ranks: int
+) -> tuple[list[Decision], list[Need]]:
+    """Pictures of a small data set stay in memory when they fit easily."""
+    value, reason, needs = "off", "pictures are decoded when they are needed", []
+    if request.pictures is not None and is_small(request.pictures) and settings.decode == "cpu":
+        need = _cache_bytes(request.pictures, settings, ranks)
+        words = f"{request.pictures} decoded pictures, {size_text(need)}"
+        if spare is not None and need <= spare * EASILY:
+            value, reason = "ram", f"{words}: they fit easily"
+            needs = [Need(what="cache", size_bytes=need, reason=f"{request.pictures} decoded pictures, both splits")]
+        else:
+            reason = f"{words}: not little beside the memory that is left"
+    return [Decision(name="cache", value=value, source=request.source("cache"), reason=reason)], needs
+
+
+def _cache_bytes(pictures: int, settings: TrainSettings, ranks: int) -> int:
+    return ranks * pictures * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
 
 
 def _cache_limit(facts: HostFacts, request: JobRequest, may_use: int, asked: int | None, ranks: int) -> Decision:

@@ -78,7 +78,7 @@ def _does_not_pay(settings: TrainSettings, survey: StageSurvey) -> str:
         return f"the data set lies on fast storage ({_media(survey)})"
     if settings.epochs < FEWEST_EPOCHS:
         return f"{settings.epochs} epochs; a copy pays from {FEWEST_EPOCHS} on"
-    if settings.cache != OFF:
+    if settings.cache not in ("auto", OFF):
         return f"--cache {settings.cache} reads each file once"
     if survey.size_bytes < LITTLE_DATA_BYTES:
         return f"{size_text(survey.size_bytes)} of data, which the kernel keeps in memory by itself"

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,8 @@ FILES_DIR = "files"
 DATA_FILE = "data.yaml"
 STAT_THREADS = 16
 """A network mount answers many questions at a time as fast as one."""
+LOOKED_AT_TOGETHER = 256
+"""Files that a thread is given at a time."""
 
 
 class StageError(Exception):
@@ -86,8 +88,15 @@ def find_files(data: str, environment: Environment) -> DataFiles:
     wanted = sorted({path for paths in pictures.values() for path in paths})
     labels = sorted({label_path_of(path) for path in wanted} - set(wanted))
     with ThreadPoolExecutor(STAT_THREADS) as pool:
-        entries = [entry for entry in pool.map(_look, [*wanted, *labels], chunksize=64) if entry is not None]
+        paths = [*wanted, *labels]
+        # Not one by one: handing a path to a thread takes longer than looking at its file.
+        parts = [paths[start : start + LOOKED_AT_TOGETHER] for start in range(0, len(paths), LOOKED_AT_TOGETHER)]
+        entries = [entry for part in pool.map(_look_at, parts) for entry in part]
     return DataFiles(config, pictures, tuple(entries))
+
+
+def _look_at(paths: Sequence[str]) -> list[FileEntry]:
+    return [entry for entry in map(_look, paths) if entry is not None]
 
 
 def _look(path: str) -> FileEntry | None:

@@ -104,7 +104,12 @@ class TrainSettings(RunSettings):
         help="number format of the forward pass; auto: bf16 where the card has it, else fp16, off on the CPU",
     )
     cache: str = option(
-        "off", "--cache", nargs="?", const="ram", choices=["off", "ram", "disk"], help="keep decoded pictures"
+        "auto",
+        "--cache",
+        nargs="?",
+        const="ram",
+        choices=["auto", "off", "ram", "disk"],
+        help="keep decoded pictures; auto: in memory when there are at most 1000 and they fit easily",
     )
     cache_limit_gb: float | None = option(
         None,
@@ -113,11 +118,12 @@ class TrainSettings(RunSettings):
         help="most that --cache may take, in GB, both splits together; what does not fit is decoded each time; "
         "default: what the memory limit allows, or what is free on the disk",
     )
-    mosaic_window: int = option(
-        128,
+    mosaic_window: int | None = option(
+        None,
         "--mosaic-window",
+        type=int,
         help="partners of a mosaic are chosen from so many samples made shortly before, so that a picture is decoded "
-        "once an epoch and not four times; 0: from all pictures, which takes twice the CPU time",
+        "once an epoch and not four times; 0: from all pictures; default: 128, and 0 for up to 1000 pictures",
     )
     decode_again: bool = option(
         False,

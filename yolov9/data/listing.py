@@ -58,16 +58,20 @@ def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            with reading(entry.path):
-                is_folder = entry.is_dir()
-            if is_folder:
+            if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and _leads_to_folder(entry)):
                 yield from _walk(entry.path, visited)
             elif _is_picture(entry.name):
                 yield entry.path
 
 
-def _is_picture(path: str) -> bool:
-    suffix = Path(path).suffix.lower()
+def _leads_to_folder(link: os.DirEntry[str]) -> bool:
+    with reading(link.path):
+        return link.is_dir()
+
+
+def _is_picture(name: str) -> bool:
+    # Not `Path(name).suffix`: that takes longer than reading the folder.
+    suffix = f".{name.rpartition('.')[2].lower()}"
     return suffix in IMAGE_SUFFIXES or suffix in FOREIGN_SUFFIXES
 
 

@@ -1,5 +1,6 @@
 """What a training run asks of its two loaders."""
 
+from yolov9.config.small_data import mosaic_window
 from yolov9.data import DatasetIndex
 from yolov9.data.cache import plan_cache
 from yolov9.data.loader import LoaderSettings
@@ -30,9 +31,9 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
-        mosaic_window=settings.mosaic_window,
+        mosaic_window=mosaic_window(settings.mosaic_window, len(index)),
         decode_again=settings.decode_again,
-        cache=settings.cache,
+        cache=_cache(context),
         cache_limit_bytes=_cache_limit_bytes(context),
         cache_dir=context.environment.cache_dir,
         draw_on_device=context.draws_on_device,
@@ -64,11 +65,16 @@ def val_loader_settings(context: RunContext, index: DatasetIndex, train_index: D
         pad=VALIDATION_PAD,
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
-        cache=settings.cache,
+        cache=_cache(context),
         cache_limit_bytes=_cache_left_bytes(context, train_index),
         cache_dir=context.environment.cache_dir,
         pin=on_gpu,
     )
+
+
+def _cache(context: RunContext) -> str:
+    """Where decoded pictures are kept; a plan has usually decided, as it knows the memory."""
+    return "off" if context.settings.cache == "auto" else context.settings.cache
 
 
 def _cache_limit_bytes(context: RunContext) -> int | None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from yolov9.config.decode_memory import picture_store_bytes
+from yolov9.config.small_data import mosaic_window
 from yolov9.data import DatasetIndex
 from yolov9.engine.jpeg_decoder import decode_files
 from yolov9.engine.out_of_memory import first_line, is_out_of_memory
@@ -34,8 +35,12 @@ def with_decoding_for(context: RunContext, index: DatasetIndex) -> RunContext:
     return replace(context, settings=replace(context.settings, decode="cpu"))
 
 
-def make_painter(context: RunContext) -> SamplePainter | None:
+def make_painter(context: RunContext, pictures: int) -> SamplePainter | None:
     """Returns what draws training pictures; None where the loader's workers do.
+
+    Args:
+        context: the run.
+        pictures: of training.
 
     Raises:
         UserError: the installed torchvision cannot decode on this device.
@@ -43,7 +48,8 @@ def make_painter(context: RunContext) -> SamplePainter | None:
     if not context.draws_on_device:
         return None
     settings, device = context.settings, context.precision.device
-    store_bytes = picture_store_bytes(settings.imgsz, settings.mosaic_window, context.batch)
+    window = mosaic_window(settings.mosaic_window, pictures)
+    store_bytes = picture_store_bytes(settings.imgsz, window, context.batch)
     painter = SamplePainter(device, store_bytes)
     _try_decoder(device)
     LOG.info("pictures are decoded and drawn on %s; %.2f GB hold decoded ones", device, store_bytes / 1e9)

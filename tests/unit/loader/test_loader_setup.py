@@ -8,6 +8,7 @@ import torch
 from yolov9.config.environment import read_environment
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
+from yolov9.config.small_data import MOST_PICTURES, mosaic_window
 from yolov9.data.cache import plan_cache
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
@@ -37,6 +38,18 @@ def test_options_reach_the_loaders(context, boxes_index):
     train = train_loader_settings(run, boxes_index)
     assert (train.mosaic_window, train.timeout_s, train.workers, train.cache_limit_bytes) == (9, 3.5, 2, None)
     assert val_loader_settings(run, boxes_index, boxes_index).timeout_s == 3.5
+
+
+def test_partners_come_from_all_pictures_of_a_small_data_set(context, boxes_index):
+    assert len(boxes_index) <= MOST_PICTURES
+    assert train_loader_settings(context(), boxes_index).mosaic_window == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "pictures", "window"), [(None, 1000, 0), (None, 1001, 128), (None, None, 128), (9, 10, 9), (0, 10**6, 0)]
+)
+def test_the_mosaic_window_follows_the_data_set_unless_it_is_given(asked, pictures, window):
+    assert mosaic_window(asked, pictures) == window
 
 
 @pytest.mark.parametrize("limit_bytes", [10_000, 150_000, 400_000, 10_000_000])

@@ -157,6 +157,31 @@ def test_p07_the_ram_cache_keeps_what_fits_and_is_refused_when_that_is_little(
         )
 
 
+@pytest.mark.parametrize(
+    ("memory_gib", "pictures", "words", "value"),
+    [
+        (64, 1000, "", "ram"),
+        (64, 1001, "", "off"),
+        (64, None, "", "off"),
+        (6, 1000, "--workers 8", "off"),
+        (64, 1000, "--cache off", "off"),
+    ],
+)
+def test_pictures_of_a_small_data_set_stay_in_memory_that_is_plenty(
+    facts_of: FactsOf, memory_gib: float, pictures: int | None, words: str, value: str
+) -> None:
+    plan = make_plan(facts_of(memory_gib), ask(words, pictures=pictures))
+    assert plan.value("cache") == value
+    assert not plan["cache"].degraded
+    assert ("cache" in needs(plan, "memory")) == (value == "ram")
+
+
+@pytest.mark.parametrize(("pictures", "counted"), [(1000, False), (1001, True), (None, True)])
+def test_a_small_data_set_needs_no_mosaic_window(facts_of: FactsOf, pictures: int | None, counted: bool) -> None:
+    plan = make_plan(facts_of(64), replace(ask(), training_pictures=pictures))
+    assert ("mosaic window" in needs(plan, "memory")) == counted
+
+
 def test_cache_limit_is_the_users_when_memory_allows_it(facts_of: FactsOf) -> None:
     plan = make_plan(facts_of(64), ask("--cache ram --cache-limit 5", pictures=10_000))
     assert plan.value("cache_limit_gb") == 5
