@@ -20,8 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from yolov9.__main__ import main
 from yolov9.config.environment import read_environment
 from yolov9.engine import training_state, validate
+from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.batch_gradient import BatchGradient
 from yolov9.engine.flat import FlatParameters
+from yolov9.model import DetectionModel
 
 
 class FailingMemory(TorchDispatchMode):
@@ -74,8 +76,10 @@ if __name__ == "__main__":
     memory = FailingMemory(json.loads(faults.read_text()).get(str(rank), []))
     for owner, name in ((BatchGradient, "add"), (FlatParameters, "clip_gradients"), (torch.optim.SGD, "step")):
         memory.inside(owner, name)
-    memory.inside(validate.DetectionModel, "predict_with_raw")
+    memory.inside(AverageJudge, "update")
+    memory.inside(DetectionModel, "predict_with_raw")
     memory.inside(validate, "nms")
+    memory.inside(training_state, "all_finite")
     memory.inside(training_state, "copy_to_host")
     done: list[tuple[int, float]] = []
     add = BatchGradient.add

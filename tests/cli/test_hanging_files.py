@@ -94,7 +94,20 @@ def test_a_file_that_does_not_open(run: Run, tiny_set: Path, stage: str, name: s
 
 def test_a_picture_that_does_not_open_any_more_without_loader_processes(tiny_set: Path, started: Started) -> None:
     picture = tiny_set.parent / "images/train/3.png"
-    words = ("train", "--data", str(tiny_set), "--cfg", GRAPH, *TINY, "--workers", "0", "--mosaic-window", "0")
+    words = (
+        "train",
+        "--data",
+        str(tiny_set),
+        "--cfg",
+        GRAPH,
+        *TINY,
+        "--workers",
+        "0",
+        "--cache",
+        "off",
+        "--mosaic-window",
+        "0",
+    )
     with started(*words) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from yolov9.engine.checkpoint import BEST, LAST, final_content
 from yolov9.engine.checkpoint_writer import CheckpointWriter, WriteJob
@@ -11,6 +13,8 @@ from yolov9.engine.training_state import capture
 from yolov9.errors import ExitCode, UserError
 
 SECONDS_PER_MINUTE = 60.0
+
+Content = TypeVar("Content")
 
 
 class RunSaver:
@@ -48,7 +52,8 @@ class RunSaver:
             return
         if not final and self._session.step.faults().in_a_row:
             return  # The newest file is to hold the moment before: pictures of updates that were left out come again.
-        self._writer.submit(WriteJob(context.weights_dir / LAST, capture(self._session), keep_previous=True))
+        content = self._with_room(partial(capture, self._session))
+        self._writer.submit(WriteJob(context.weights_dir / LAST, content, keep_previous=True))
 
     def save_best(self, epoch: int) -> None:
         """Writes best.pt: weights for detection, half precision."""
@@ -80,6 +85,14 @@ class RunSaver:
         context = self._session.context
         if not context.ranks.is_first or context.settings.nosave:
             return
-        ema = self._session.average_state
-        if all_finite(ema):
-            self._writer.submit(WriteJob(context.weights_dir / name, final_content(self._session.facts, ema, epoch)))
+        content = self._with_room(partial(self._weights, epoch))
+        if content is not None:
+            self._writer.submit(WriteJob(context.weights_dir / name, content))
+
+    def _weights(self, epoch: int) -> dict[str, Any] | None:
+        """Content of a file for detection; None when a weight is not a finite number."""
+        average = self._session.average_state
+        return final_content(self._session.facts, average, epoch) if all_finite(average) else None
+
+    def _with_room(self, work: Callable[[], Content]) -> Content:
+        return self._session.step.micro_batches.with_room(work, "a checkpoint")
