@@ -24,6 +24,7 @@ from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
+from yolov9.engine.loader_setup import VALIDATION_BATCH_FACTOR
 from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
 from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
@@ -93,7 +94,7 @@ def choose_micro_batch(
             probes.close()
             free_caches(device)
     left = budget - found.measured_bytes
-    validation = max(1, left // max(1, each_bytes))
+    validation = min(VALIDATION_BATCH_FACTOR * context.batch, max(1, left // max(1, each_bytes)))
     choice = BatchChoice(found, budget, validation, time.monotonic() - begun)
     LOG.info(
         "micro-batch %d: %s; %s measured (%s predicted) of %s, %d measurements in %.1f s",
@@ -163,8 +164,8 @@ class _Probes:
             DoesNotFit: it is more than there is.
         """
         assert self._judge is not None, "not closed"
-        self._forget()
         self._judge.update()
+        self._forget()  # What folding has left cached would be taken for nothing.
         before = torch.cuda.memory_reserved(self._device)
         shape = (VALIDATION_PICTURES, self.side, self.side, 3)
         try:
