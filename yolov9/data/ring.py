@@ -4,6 +4,7 @@ A slot has pictures (its page-locked part), one record a picture, and room for l
 is address space, which takes memory only where something is written.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,7 +68,9 @@ class Ring:
         self.layout = layout
         self._memory = map_memory(fd)
         self.bytes = np.frombuffer(self._memory, np.uint8)
-        self._records = [self._view_records(slot) for slot in range(layout.slots)]
+        rest = [self._rest(slot) for slot in range(layout.slots)]
+        self._records = [slot[: layout.rows * RECORD.itemsize].view(RECORD) for slot in rest]
+        self._labels = [self._view_labels(slot[layout.rows * RECORD.itemsize :]) for slot in rest]
 
     def pictures(self, slot: int, count: int, height: int, width: int) -> Picture:
         """Returns the first pictures (count, H, W, 3) of a slot, RGB."""
@@ -90,15 +93,10 @@ class Ring:
         """Returns the records (rows,) of a slot."""
         return self._records[slot]
 
-    def _view_records(self, slot: int) -> NDArray[np.void]:
-        start = self._rest(slot)
-        return self.bytes[start : start + self.layout.rows * RECORD.itemsize].view(RECORD)
-
     def labels(self, slot: int, row: int) -> NDArray[np.float32]:
         """Returns the room (labels, 5) for the labels of one picture."""
-        size = self.layout.labels * LABEL_COLUMNS * 4
-        start = self._rest(slot) + self.layout.rows * RECORD.itemsize + row * size
-        return self.bytes[start : start + size].view(np.float32).reshape(-1, LABEL_COLUMNS)
+        room: NDArray[np.float32] = self._labels[slot][row]
+        return room
 
     def write(self, slot: int, row: int, sample: Sample) -> None:
         """Stores what belongs to a picture that has been written in place."""
@@ -108,8 +106,14 @@ class Ring:
         record = (sample.picture, count, sample.mosaic, fit.original_hw, fit.ratio_hw, fit.pad_wh)
         self.records(slot)[row] = record
 
-    def _rest(self, slot: int) -> int:
-        return self.layout.all_pictures_bytes + slot * self.layout.slot_rest_bytes
+    def _rest(self, slot: int) -> NDArray[np.uint8]:
+        size = self.layout.slot_rest_bytes
+        start = self.layout.all_pictures_bytes + slot * size
+        return self.bytes[start : start + size]
+
+    def _view_labels(self, memory: NDArray[np.uint8]) -> NDArray[np.float32]:
+        shape = self.layout.rows, self.layout.labels, LABEL_COLUMNS
+        return memory[: 4 * math.prod(shape)].view(np.float32).reshape(shape)
 
 
 def create_ring_memory(layout: RingLayout) -> int:
