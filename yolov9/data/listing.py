@@ -1,12 +1,14 @@
 """Lists the pictures of a split and tells where the label file of a picture lies."""
 
+import errno
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from yolov9.data.split_paths import resolve_entry
 from yolov9.errors import DataError
-from yolov9.read_watch import reading
+from yolov9.read_watch import now_reading, reading
 
 IMAGE_SUFFIXES = frozenset(
     {".avif", ".bmp", ".dng", ".gif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pfm", ".png", ".tif", ".tiff", ".webp"}
@@ -14,6 +16,9 @@ IMAGE_SUFFIXES = frozenset(
 """Names that belong to the data set, in lower case; whether a file can be read is told by its content."""
 FOREIGN_SUFFIXES = frozenset({".arw", ".cr2", ".heic", ".heif", ".jxl", ".nef", ".psd", ".svg"})
 """Pictures that people have in data sets and that no decoder here reads; they are listed as left out."""
+LISTED_SUFFIXES = IMAGE_SUFFIXES | FOREIGN_SUFFIXES
+ENTRIES_BETWEEN_SIGNS = 1000
+"""Names that are read from a folder before it counts as having answered: it may be large, and its mount slow."""
 
 
 def list_pictures(sources: tuple[Path, ...], root: Path) -> list[str]:
@@ -28,13 +33,16 @@ def list_pictures(sources: tuple[Path, ...], root: Path) -> list[str]:
 
     Returns:
         Absolute paths, sorted; bytes that are no text in this locale are kept (`os.fsencode` gives them back).
+
+    Raises:
+        DataError: a folder or list file cannot be read.
     """
     pictures: list[str] = []
     for source in sources:
         with reading(source):
             is_folder = source.is_dir()
         if is_folder:
-            pictures.extend(_walk(str(source), set()))
+            pictures.extend(_in_folder(source))
         else:
             pictures.extend(_read_list(source, root))
     return sorted(pictures)
@@ -48,6 +56,17 @@ def label_path_of(picture: str) -> str:
     return (path[:dot] if dot > path.rfind("/") + 1 else path) + ".txt"
 
 
+def _in_folder(source: Path) -> list[str]:
+    try:
+        return list(_walk(str(source), set()))
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or source}: {error.strerror}",
+            "a data set whose folders can all be read",
+            f"chmod -R a+rX {shlex.quote(str(source))}",
+        ) from None
+
+
 def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
     with reading(folder):
         status = Path(folder).stat()
@@ -55,7 +74,9 @@ def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
         return  # a link that leads back up
     visited.add((status.st_dev, status.st_ino))
     with reading(folder), os.scandir(folder) as entries:
-        for entry in entries:
+        for number, entry in enumerate(entries, 1):
+            if number % ENTRIES_BETWEEN_SIGNS == 0:
+                now_reading(folder)
             if entry.name.startswith("."):
                 continue
             if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and _leads_to_folder(entry)):
@@ -65,14 +86,19 @@ def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[str]:
 
 
 def _leads_to_folder(link: os.DirEntry[str]) -> bool:
-    with reading(link.path):
-        return link.is_dir()
+    try:
+        with reading(link.path):
+            return link.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # links that lead to each other
+            return False
+        raise
 
 
 def _is_picture(name: str) -> bool:
     # Not `Path(name).suffix`: that takes longer than reading the folder.
-    suffix = f".{name.rpartition('.')[2].lower()}"
-    return suffix in IMAGE_SUFFIXES or suffix in FOREIGN_SUFFIXES
+    stem, _, suffix = name.rpartition(".")
+    return stem != "" and f".{suffix.lower()}" in LISTED_SUFFIXES
 
 
 def _read_list(file: Path, root: Path) -> Iterator[str]:
