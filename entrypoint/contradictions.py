@@ -10,6 +10,7 @@ from entrypoint.options import example, option_fields
 from entrypoint.request import JobOptions, JobRequest
 from yolov9.config.picture_size import STRIDE, rounded_size
 from yolov9.config.settings import PredictSettings, TrainSettings
+from yolov9.config.small_data import is_small
 from yolov9.config.stages import parse_growth, parse_stages
 from yolov9.errors import UserError
 
@@ -206,7 +207,8 @@ def _settled_train(request: JobRequest, settings: TrainSettings) -> Iterator[str
         yield "--label-smoothing: no effect, the YOLOv9 loss has soft targets of its own"
     if settings.amp == "auto" and request.was_given("amp"):
         yield "--amp: this is the default"
-    if settings.cache_limit_gb is not None and settings.cache in ("auto", "off"):
+    kept = settings.cache != "off" and (settings.cache != "auto" or is_small(request.training_pictures))
+    if settings.cache_limit_gb is not None and not kept:
         yield f"--cache-limit {settings.cache_limit_gb:g}: nothing to do without --cache ram or --cache disk"
     if settings.nosave and settings.save_period > 0:
         yield f"--save-period {settings.save_period}: nothing to do with --nosave"

@@ -10,7 +10,7 @@ from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import GIB, MIB, size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
-from yolov9.config.small_data import is_small, mosaic_window
+from yolov9.config.small_data import MOST_PICTURES, is_small, mosaic_window
 from yolov9.errors import UserError
 
 RING_SLOTS = 4
@@ -38,6 +38,9 @@ WINDOW_LAG = 32
 """Samples between a picture and the first one that may share it; as in yolov9.data.window, which needs numpy."""
 EASILY = 0.5
 """Share of the memory that is left, up to which decoded pictures are kept without being asked for."""
+MOST_KEPT = 2 * MOST_PICTURES
+"""Pictures of both splits that are kept without being asked for."""
+DECODED_WHEN_NEEDED = "pictures are decoded when they are needed"
 LEAST_CACHED_SHARE = 0.1
 """When less of the pictures fits, keeping them decoded saves too little to be worth the memory."""
 GB = 1e9
@@ -121,7 +124,8 @@ def _decode_again(facts: HostFacts, request: JobRequest, fitting: JobRequest) ->
     forced = settings.decode_again and not asked.decode_again
     reason = "the mosaic window's pictures do not fit into the memory" if forced else "asked for"
     if not settings.decode_again:
-        reason = "pictures of the mosaic window stay in memory"
+        shared = mosaic_window(settings.mosaic_window, request.training_pictures)
+        reason = "pictures of the mosaic window stay in memory" if shared else "there is no mosaic window"
     source = facts.memory.source if forced else request.source("decode_again")
     yield Decision(name="decode_again", value=settings.decode_again, source=source, reason=reason, degraded=forced)
 
@@ -190,7 +194,7 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
     if settings.cache == "auto":
         return _automatic_cache(request, settings, spare, ranks)
     if settings.cache != "ram":
-        reason = "pictures are decoded when they are needed" if settings.cache == "off" else "asked for"
+        reason = DECODED_WHEN_NEEDED if settings.cache == "off" else "asked for"
         return [Decision(name="cache", value=settings.cache, source=source, reason=reason)], []
     asked = None if limit_gb is None else round(limit_gb * GB)
     may_use = min((size for size in (spare, asked) if size is not None), default=None)
@@ -214,17 +218,25 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
 def _automatic_cache(
     request: JobRequest, settings: TrainSettings, spare: int | None, ranks: int
 ) -> tuple[list[Decision], list[Need]]:
-    """Pictures of a small data set stay in memory when they fit easily."""
-    value, reason, needs = "off", "pictures are decoded when they are needed", []
-    if request.pictures is not None and is_small(request.pictures) and settings.decode == "cpu":
-        need = _cache_bytes(request.pictures, settings, ranks)
-        words = f"{request.pictures} decoded pictures, {size_text(need)}"
-        if spare is not None and need <= spare * EASILY:
-            value, reason = "ram", f"{words}: they fit easily"
-            needs = [Need(what="cache", size_bytes=need, reason=f"{request.pictures} decoded pictures, both splits")]
-        else:
-            reason = f"{words}: not little beside the memory that is left"
-    return [Decision(name="cache", value=value, source=request.source("cache"), reason=reason)], needs
+    """Pictures of a small data set stay in memory when they fit easily, those of validation up to as many."""
+    source, limit_gb = request.source("cache"), settings.cache_limit_gb
+    if request.pictures is None or not is_small(request.training_pictures) or settings.decode != "cpu":
+        return [Decision(name="cache", value="off", source=source, reason=DECODED_WHEN_NEEDED)], []
+    kept = min(request.pictures, MOST_KEPT) if limit_gb is None else request.pictures
+    need = _cache_bytes(kept, settings, ranks)
+    words = f"{kept} decoded pictures, {size_text(need)}"
+    if spare is None or need > spare * EASILY:
+        reason = f"{words}: not little beside the memory that is left"
+        return [Decision(name="cache", value="off", source=source, reason=reason)], []
+    if limit_gb is not None and need > limit_gb * GB:
+        reason = f"{words}: more than {request.source('cache_limit_gb')}; --cache ram keeps a part of them"
+        return [Decision(name="cache", value="off", source=source, reason=reason)], []
+    decisions = [Decision(name="cache", value="ram", source=source, reason=f"{words}: they fit easily")]
+    if kept < request.pictures:
+        reason = f"for {kept} of {request.pictures} pictures, those of training first"
+        limit = round(need / ranks / GB, 3)
+        decisions.append(Decision(name="cache_limit_gb", value=limit, source="automatic", reason=reason))
+    return decisions, [Need(what="cache", size_bytes=need, reason=f"{kept} decoded pictures, both splits")]
 
 
 def _cache_bytes(pictures: int, settings: TrainSettings, ranks: int) -> int:

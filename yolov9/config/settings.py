@@ -109,7 +109,7 @@ class TrainSettings(RunSettings):
         nargs="?",
         const="ram",
         choices=["auto", "off", "ram", "disk"],
-        help="keep decoded pictures; auto: in memory when there are at most 1000 and they fit easily",
+        help="keep decoded pictures; auto: in memory when at most 1000 are trained on and they fit easily",
     )
     cache_limit_gb: float | None = option(
         None,

@@ -165,15 +165,25 @@ def test_p07_the_ram_cache_keeps_what_fits_and_is_refused_when_that_is_little(
         (64, None, "", "off"),
         (6, 1000, "--workers 8", "off"),
         (64, 1000, "--cache off", "off"),
+        (64, 1000, "--cache-limit 10", "ram"),
+        (64, 1000, "--cache-limit 0.1", "off"),
     ],
 )
 def test_pictures_of_a_small_data_set_stay_in_memory_that_is_plenty(
     facts_of: FactsOf, memory_gib: float, pictures: int | None, words: str, value: str
 ) -> None:
-    plan = make_plan(facts_of(memory_gib), ask(words, pictures=pictures))
+    both = None if pictures is None else pictures + 300
+    plan = make_plan(facts_of(memory_gib), ask(words, pictures=both, training_pictures=pictures))
     assert plan.value("cache") == value
     assert not plan["cache"].degraded
+    assert not any("--cache-limit" in note for note in plan.notes)
     assert ("cache" in needs(plan, "memory")) == (value == "ram")
+
+
+def test_many_pictures_of_validation_are_not_kept_beside_few_of_training(facts_of: FactsOf) -> None:
+    plan = make_plan(facts_of(1024), ask(pictures=51_000, training_pictures=1000))
+    assert needs(plan, "memory")["cache"] == 2000 * 640 * 640 * 3
+    assert plan.value("cache_limit_gb") == round(2000 * 640 * 640 * 3 / 1e9, 3)
 
 
 @pytest.mark.parametrize(("pictures", "counted"), [(1000, False), (1001, True), (None, True)])
