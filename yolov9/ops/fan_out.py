@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from yolov9.ops.rows import channel_slice
+from yolov9.ops.stream import current_stream
 
 
 class GradientParts:
     """Further parts of the gradient of a result; of an autograd function that adds them to the one it is given."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.stream = _current_stream(tensor)
+        self.stream = current_stream(tensor.device)
         self._parts: list[Tensor] = []
 
     def leave(self, parts: list[Tensor]) -> None:
@@ -37,16 +38,12 @@ def fan_out(x: Tensor) -> tuple[Tensor, Tensor]:
     the current stream.
     """
     parts = getattr(x.grad_fn, "parts", None) if torch.is_grad_enabled() else None
-    if not isinstance(parts, GradientParts) or parts.stream != _current_stream(x):
+    if not isinstance(parts, GradientParts) or parts.stream != current_stream(x.device):
         return x, x
     first, second = _FanOut.apply(x, parts)
     # What can be made again counts as that for as long as the tensor itself lives (see `yolov9.ops.recompute`).
     first.fanned_out_of = second.fanned_out_of = x
     return first, second
-
-
-def _current_stream(tensor: Tensor) -> int:
-    return int(torch.cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else 0
 
 
 class _FanOut(torch.autograd.Function):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from yolov9.ops.stream import current_stream
+
 COPIED_TOGETHER = 32
 """Gradients of one stream that are copied by one kernel: as many as are held back at the most. A launch of PyTorch's
 takes 64 pairs of tensors."""
@@ -49,11 +51,11 @@ class HalfGradients:
         else:
             self._put.add(half.data_ptr())
             self._vectors.setdefault(half.untyped_storage().data_ptr(), (_whole(half), _whole(_gradient_of(weight))))
-            gradients, places = self._waiting.setdefault(_stream(gradient), ([], []))
+            gradients, places = self._waiting.setdefault(current_stream(gradient.device), ([], []))
             gradients.append(_in_a_row(gradient))
             places.append(_in_a_row(half))
             if len(gradients) == COPIED_TOGETHER:
-                self._copy(_stream(gradient))
+                self._copy(current_stream(gradient.device))
 
     def add_up(self) -> None:
         """Adds everything to the float32 gradients; the current stream has waited for all others."""
@@ -86,10 +88,6 @@ class HalfGradients:
 def _gradient_of(weight: Tensor) -> Tensor:
     assert weight.grad is not None, "parameters with a compute copy have their gradient from the start"
     return weight.grad
-
-
-def _stream(tensor: Tensor) -> int:
-    return int(torch.cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else 0
 
 
 def _same_memory_order(a: Tensor, b: Tensor) -> bool:

@@ -20,6 +20,7 @@ from yolov9.ops.norm_act_triton import (
 )
 from yolov9.ops.recompute import recipe_of, remember
 from yolov9.ops.rows import as_rows, empty_rows
+from yolov9.ops.stream import current_stream
 
 COLUMN_BLOCKS = 1024
 """Counters of finished programs, one for each block of columns: 16,384 channels in blocks of 16."""
@@ -113,8 +114,7 @@ def _statistics(y: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
 
 def counters(device: torch.device) -> Tensor:
     """Zeros that every reduction leaves as zeros; reductions that share them must run one after the other."""
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-    return _counters_of_stream(device, stream)
+    return _counters_of_stream(device, current_stream(device))
 
 
 @cache

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from yolov9.ops.stream import current_stream
+
 LEAST_BYTES = 24 * 10**6
 """Smaller activations are kept: by calculation 1.2 of 8.7 GiB of tensors (yolov9-s, 640 px, batch 64), and a sixth of
 what is read and written to make all of them again, but half of the kernels, which are slow for what they do."""
@@ -34,7 +36,7 @@ class _Recipe:
     """By stream."""
 
     def get(self) -> Tensor:
-        stream = _current_stream()
+        stream = current_stream()
         tensor = self.rebuilt.get(stream)
         if tensor is None:
             tensor = self.rebuilt[stream] = self.rebuild()
@@ -42,11 +44,6 @@ class _Recipe:
         if self.needed <= 0:
             self.rebuilt.clear()
         return tensor
-
-
-def _current_stream() -> int:
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # not annotated in torch
-    return int(torch.cuda.current_stream().cuda_stream) if started else 0
 
 
 @dataclass(frozen=True)
