@@ -177,11 +177,14 @@ def draw_labels(labels: NDArray[np.floating], names: Sequence[str], picture: Pat
 
 def _draw_outlines(axis: "Axes", labels: NDArray[np.floating], most: int = 500) -> None:
     """Draws boxes of the labels around a common centre."""
-    from matplotlib.patches import Rectangle
+    from matplotlib.collections import PolyCollection
 
-    for number, _, _, width, height in labels[:: max(1, len(labels) // most)]:
-        corner = (0.5 - width / 2, 0.5 - height / 2)
-        axis.add_patch(Rectangle(corner, width, height, fill=False, linewidth=0.4, edgecolor=_rgb(int(number))))
+    some = labels[:: max(1, len(labels) // most)]
+    corners = 0.5 + some[:, None, 3:5] / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+    colours = [_rgb(int(number)) for number in some[:, 0]]
+    # All in one: hundreds of patches take longer than the rest of the picture.
+    outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.4)
+    axis.add_collection(outlines, autolim=False)
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title="box shapes", xticks=[], yticks=[])
 
 
