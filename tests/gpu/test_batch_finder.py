@@ -124,11 +124,12 @@ def test_captured_parts_add_up_to_the_whole_batch(tmp_path: Path) -> None:
             images = some.repeat(4, 1, 1, 1).permute(0, 3, 1, 2)
             targets = torch.tensor([[[0.0, 0.5, 0.5, 0.4, 0.4]]], device=DEVICE).expand(16, 8, 5).contiguous()
             each = []
-            for _ in range(3):  # as it is, captured, replayed
+            for number in range(3):  # as it is, captured, replayed
                 total = float(parts.step.add_gradient(images, targets))
                 each.append(parts.step.flat.gradients.clone())
                 parts.step.flat.zero_gradients()
-        assert parts.step.gradient.replays(images, targets, micro_batch or 16)
+                # Also where a batch of parts has met its shapes twice already.
+                assert parts.step.gradient.replays(images, targets, micro_batch or 16) == (number > 0)
         for one in each[1:]:
             torch.testing.assert_close(one, each[0], rtol=0.02, atol=0.02 * float(each[0].abs().max()))
         totals.append(total)
