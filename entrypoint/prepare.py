@@ -15,7 +15,7 @@ from entrypoint.plan import Plan, make_plan, planned_settings
 from entrypoint.plan.folders import folders_to_read, project_of
 from entrypoint.plan.processes import check_processes
 from entrypoint.request import JobRequest, make_request
-from entrypoint.resume import find_run, interrupted_run, resumed_options, with_model_of_run, with_pictures_of_run
+from entrypoint.resume import find_run, interrupted_run, resumed_options, with_decisions_of_run, with_pictures_of_run
 from entrypoint.rundir import not_writable
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.atomic_file import write_text_atomically
@@ -36,7 +36,7 @@ def prepare_request(command: str, argv: Sequence[str], *, report: bool = False) 
             return resolve_inputs(request), None
         run_dir, checkpoint = find_run(wanted, Path(project_of(request)))
         request = make_request(command, argv, report=report, resumed=resumed_options(run_dir))
-        request = with_pictures_of_run(with_model_of_run(request, run_dir), run_dir)
+        request = with_pictures_of_run(with_decisions_of_run(request, run_dir), run_dir)
         if isinstance(request.settings, TrainSettings):
             request = replace(request, settings=replace(request.settings, resume=str(checkpoint)))
         return resolve_inputs(request), run_dir

@@ -74,6 +74,8 @@ class JobRequest:
     """Pictures of all splits in use; None when they were not counted."""
     training_pictures: int | None = None
     """Those that are trained on."""
+    cache_of_run: str = ""
+    """What `--cache` was planned to be when the run was started that goes on; "" when none does."""
     staging: StageSurvey | None = None
     """What was measured for a copy of the data set; None when nothing asked for it."""
     device_kind: str = "cpu"

@@ -75,10 +75,15 @@ def resumed_options(run_dir: Path) -> dict[str, Source]:
     return options
 
 
-def with_model_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
-    """Returns the request with the name of the model that a run trains, where its plan tells."""
+def with_decisions_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
+    """Returns the request with the model that a run trains and the cache that it had, where its plan tells.
+
+    Pictures from the cache are reduced in another way than freshly decoded ones: `--cache auto` stays what it became.
+    """
     decisions = _former_plan(run_dir).get("decisions", [])
-    model = next((str(decision["value"]) for decision in decisions if decision.get("name") == "model"), "")
+    values = {str(decision.get("name")): str(decision.get("value")) for decision in decisions}
+    request = replace(request, cache_of_run=values.get("cache", ""))
+    model = values.get("model", "")
     return replace(request, model=model, model_source=RESUMED) if model else request
 
 

@@ -11,6 +11,7 @@ from entrypoint.request import JobRequest
 from entrypoint.units import GIB, MIB, size_text
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.config.small_data import MOST_PICTURES, is_small, mosaic_window
+from yolov9.engine.plan_record import RESUMED
 from yolov9.errors import UserError
 
 RING_SLOTS = 4
@@ -218,20 +219,26 @@ def _cache(facts: HostFacts, request: JobRequest, spare: int | None, ranks: int)
 def _automatic_cache(
     request: JobRequest, settings: TrainSettings, spare: int | None, ranks: int
 ) -> tuple[list[Decision], list[Need]]:
-    """Pictures of a small data set stay in memory when they fit easily, those of validation up to as many."""
+    """Pictures of a small data set stay in memory when they fit easily, those of validation up to as many.
+
+    A run that goes on has the cache that it had, if it fits at all: samples stay the same to the last bit.
+    """
     source, limit_gb = request.source("cache"), settings.cache_limit_gb
     if request.pictures is None or not is_small(request.training_pictures) or settings.decode != "cpu":
         return [Decision(name="cache", value="off", source=source, reason=DECODED_WHEN_NEEDED)], []
+    if request.cache_of_run == "off":
+        return [Decision(name="cache", value="off", source=RESUMED, reason=DECODED_WHEN_NEEDED)], []
     kept = min(request.pictures, MOST_KEPT) if limit_gb is None else request.pictures
     need = _cache_bytes(kept, settings, ranks)
     words = f"{kept} decoded pictures, {size_text(need)}"
-    if spare is None or need > spare * EASILY:
+    share, fit = (1.0, "they fit, as before") if request.cache_of_run == "ram" else (EASILY, "they fit easily")
+    if spare is None or need > spare * share:
         reason = f"{words}: not little beside the memory that is left"
         return [Decision(name="cache", value="off", source=source, reason=reason)], []
     if limit_gb is not None and need > limit_gb * GB:
         reason = f"{words}: more than {request.source('cache_limit_gb')}; --cache ram keeps a part of them"
         return [Decision(name="cache", value="off", source=source, reason=reason)], []
-    decisions = [Decision(name="cache", value="ram", source=source, reason=f"{words}: they fit easily")]
+    decisions = [Decision(name="cache", value="ram", source=source, reason=f"{words}: {fit}")]
     if kept < request.pictures:
         reason = f"for {kept} of {request.pictures} pictures, those of training first"
         limit = round(need / ranks / GB, 3)

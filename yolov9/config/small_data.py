@@ -15,7 +15,7 @@ def mosaic_window(asked: int | None, pictures: int | None) -> int:
     """Returns how many samples partners of a mosaic are chosen from; 0: all pictures, evenly.
 
     The window saves decoding. Pictures of a small data set stay decoded in memory, and are chosen from evenly. What
-    decides is the data set alone, so that samples are the same on every machine.
+    decides is the data set alone, so that samples show the same pictures on every machine.
 
     Args:
         asked: `--mosaic-window`; None: by the size of the data set.

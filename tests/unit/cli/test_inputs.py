@@ -148,10 +148,11 @@ def test_a_run_goes_on_without_the_files_that_its_checkpoint_holds(tmp_path: Pat
     (run / "weights" / "last.pt").touch()
     gone = {"cfg": "gone.yaml", "hyp": "gone.yaml", "weights": "gone.pt", "epochs": 9}
     given = {name: {"value": value, "source": f"--{name} {value}"} for name, value in gone.items()}
-    (run / "plan.json").write_text(json.dumps({"request": given, "decisions": [{"name": "model", "value": "gone"}]}))
+    decisions = [{"name": "model", "value": "gone"}, {"name": "cache", "value": "ram"}]
+    (run / "plan.json").write_text(json.dumps({"request": given, "decisions": decisions}))
     request, run_dir = prepare_request("train", ["--resume", str(run)])
     assert run_dir == run
-    assert (request.model, request.model_source) == ("gone", "resumed run")
+    assert (request.model, request.model_source, request.cache_of_run) == ("gone", "resumed run", "ram")
     assert (request.settings.weights, request.source("epochs")) == ("", "resumed run, --epochs 9")
 
 

@@ -180,6 +180,17 @@ def test_pictures_of_a_small_data_set_stay_in_memory_that_is_plenty(
     assert ("cache" in needs(plan, "memory")) == (value == "ram")
 
 
+@pytest.mark.parametrize(
+    ("memory_gib", "former", "value"),
+    [(9.5, "", "off"), (9.5, "ram", "ram"), (64, "off", "off"), (6, "ram", "off")],
+)
+def test_a_run_that_goes_on_has_the_cache_that_it_had_if_it_fits(
+    facts_of: FactsOf, memory_gib: float, former: str, value: str
+) -> None:
+    request = ask("--workers 8", pictures=1300, training_pictures=1000, cache_of_run=former)
+    assert make_plan(facts_of(memory_gib), request).value("cache") == value
+
+
 def test_many_pictures_of_validation_are_not_kept_beside_few_of_training(facts_of: FactsOf) -> None:
     plan = make_plan(facts_of(1024), ask(pictures=51_000, training_pictures=1000))
     assert needs(plan, "memory")["cache"] == 2000 * 640 * 640 * 3
