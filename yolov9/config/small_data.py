@@ -19,7 +19,7 @@ def mosaic_window(asked: int | None, pictures: int | None) -> int:
 
     Args:
         asked: `--mosaic-window`; None: by the size of the data set.
-        pictures: of training; None: unknown.
+        pictures: of the training split, as the plan counts them: with those that are left out; None: unknown.
     """
     if asked is not None:
         return asked

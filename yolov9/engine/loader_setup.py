@@ -31,7 +31,7 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
-        mosaic_window=mosaic_window(settings.mosaic_window, len(index)),
+        mosaic_window=mosaic_window(settings.mosaic_window, index.summary.found),
         decode_again=settings.decode_again,
         cache=_cache(context),
         cache_limit_bytes=_cache_limit_bytes(context),

@@ -40,7 +40,7 @@ def make_painter(context: RunContext, pictures: int) -> SamplePainter | None:
 
     Args:
         context: the run.
-        pictures: of training.
+        pictures: of the training split, with those that are left out.
 
     Raises:
         UserError: the installed torchvision cannot decode on this device.

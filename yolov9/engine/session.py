@@ -90,7 +90,7 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
         model = make_model(context.settings, list(train_index.names), context.environment, resumed)
         claim = stack.enter_context(claim_gpu(context.precision.device, context.environment))
         # Its memory is taken before a batch is looked for that fits into the rest.
-        painter = make_painter(context, len(train_index))
+        painter = make_painter(context, train_index.summary.found)
         session = _assemble(context, model, claim, train_index, train_loader, val_loader)
         session.painter = painter
         yield session

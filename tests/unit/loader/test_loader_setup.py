@@ -1,5 +1,6 @@
 """What a training run asks of its loaders."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ import torch
 from yolov9.config.environment import read_environment
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
-from yolov9.config.small_data import MOST_PICTURES, mosaic_window
+from yolov9.config.small_data import MOSAIC_WINDOW, MOST_PICTURES, mosaic_window
 from yolov9.data.cache import plan_cache
+from yolov9.data.summary import DatasetSummary
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
 from yolov9.engine.precision import choose_precision
@@ -43,6 +45,12 @@ def test_options_reach_the_loaders(context, boxes_index):
 def test_partners_come_from_all_pictures_of_a_small_data_set(context, boxes_index):
     assert len(boxes_index) <= MOST_PICTURES
     assert train_loader_settings(context(), boxes_index).mosaic_window == 0
+
+
+def test_a_data_set_of_which_few_pictures_are_used_is_not_small(context, boxes_index):
+    """The plan has counted files, and keeps none of them in memory."""
+    summary = DatasetSummary(split="train", used=len(boxes_index), left_out={"fewer than 2 objects": MOST_PICTURES})
+    assert train_loader_settings(context(), replace(boxes_index, summary=summary)).mosaic_window == MOSAIC_WINDOW
 
 
 @pytest.mark.parametrize(
