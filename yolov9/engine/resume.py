@@ -122,7 +122,8 @@ def merge_settings(
             values[name] = new
             lines.append(f"overridden  {name} = {new} (was {old})")
         else:
-            lines.append(f"refused     {name} = {new}: the run was started with {old}")
+            before = "without it" if old is None else f"with {old}"
+            lines.append(f"refused     {name} = {new}: the run was started {before}")
     return _keep_optimisation_batch(TrainSettings(**values), saved, typed), lines
 
 

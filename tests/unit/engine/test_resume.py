@@ -42,6 +42,11 @@ def test_what_makes_the_run_is_refused(name: str, value: object) -> None:
     assert said[name] == "refused"
 
 
+def test_an_option_that_the_run_was_started_without_is_refused_in_plain_words() -> None:
+    _, lines = merge_settings(asdict(SAVED), TrainSettings(mosaic_window=5))
+    assert "refused     mosaic_window = 5: the run was started without it" in lines
+
+
 def test_what_was_refused_does_not_stay_in_the_plan(tmp_path: Path) -> None:
     """The next `--resume` takes the plan's options for those that the run was started with."""
     asked, given = TrainSettings(rect=True, seed=9, epochs=80), {"rect", "seed", "epochs"}
