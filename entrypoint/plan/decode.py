@@ -10,7 +10,7 @@ from entrypoint.request import JobRequest
 from entrypoint.units import MIB, size_text
 from yolov9.config.decode_memory import DECODED_AT_ONCE_BYTES, picture_store_bytes
 from yolov9.config.settings import TrainSettings
-from yolov9.config.small_data import mosaic_window
+from yolov9.config.small_data import is_small, mosaic_window
 from yolov9.errors import ExitCode, UserError
 
 SAMPLES_PER_CPU = 197
@@ -86,6 +86,8 @@ def _automatic(
         return "cpu", "there is no GPU"
     if settings.cache not in ("auto", "off"):
         return "cpu", f"--cache {settings.cache} keeps what the CPU has decoded"
+    if settings.cache == "auto" and is_small(request.training_pictures):
+        return "cpu", f"{request.training_pictures} pictures, which can stay decoded in memory"
     made, taken = workers * SAMPLES_PER_CPU, pictures_per_s(request.model)
     rates = f"{workers} x {SAMPLES_PER_CPU} samples/s, {taken} are what {family(request.model)} takes on an H200"
     if made >= taken:

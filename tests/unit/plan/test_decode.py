@@ -94,6 +94,15 @@ def test_decoding_counts_against_the_gpus_memory_and_not_against_the_hosts(facts
     assert on_gpu.value("decode_again") is None
 
 
+def test_pictures_that_can_stay_in_memory_are_not_decoded_on_the_gpu_again_and_again(facts_of: FactsOf) -> None:
+    decisions = [
+        make_plan(facts_of(3, H200), replace(ask("--decode auto"), training_pictures=pictures))["decode"]
+        for pictures in (1000, 1001)
+    ]
+    assert [decision.value for decision in decisions] == ["cpu", "gpu"]
+    assert "1000 pictures" in decisions[0].reason
+
+
 @pytest.mark.parametrize("words", ["--decode gpu", "--decode gpu --device cpu"])
 def test_decoding_on_a_gpu_that_is_not_there_is_refused(facts_of: FactsOf, words: str) -> None:
     gpus = [H200] if "cpu" in words else []
