@@ -178,3 +178,10 @@ def test_a_host_copy_does_not_follow_its_original() -> None:
 def test_weights_that_are_not_finite_are_noticed() -> None:
     assert all_finite({"a": torch.ones(3), "n": torch.tensor(1)})
     assert not all_finite({"a": torch.ones(3), "b": torch.tensor([1.0, float("nan")])})
+
+
+def test_a_value_that_half_precision_does_not_hold_stays_as_it_is() -> None:
+    average = {"weight": torch.tensor([0.1, -2.0]), "variance": torch.tensor([1.0, 1e6]), "batches": torch.tensor(3)}
+    kept = final_content(FACTS, average, 1)["model"]
+    assert [kept[name].dtype for name in average] == [torch.float16, torch.float32, torch.int64]
+    assert torch.equal(kept["variance"], average["variance"])

@@ -9,12 +9,14 @@ import torch
 from torch import nn
 
 from yolov9.engine.ema import ModelEma
+from yolov9.engine.flat import FlatParameters
 from yolov9.engine.lion import Lion
 from yolov9.engine.optimizer import (
     build_optimizer,
     group_parameters,
     load_optimizer_state,
     optimizer_state,
+    prepare_state,
     set_step_values,
 )
 from yolov9.engine.schedule import StepValues
@@ -114,6 +116,31 @@ def test_the_average_follows_weights_and_statistics_and_leaves_counters() -> Non
         moved = (value - before[name]).float()
         expected = torch.full_like(moved, 0.001) if value.is_floating_point() else torch.zeros_like(moved)
         torch.testing.assert_close(moved, expected, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("kind", "vectors"), [("SGD", 1), ("Adam", 2), ("AdamW", 3), ("LION", 1)])
+def test_states_of_one_kind_lie_in_one_vector_also_after_a_resume(kind: str, vectors: int) -> None:
+    model = small_model()
+    groups = group_parameters(model)
+    flat = FlatParameters([[parameter for _, parameter in group] for group in groups])
+    optimizer = build_optimizer(groups, kind, lr=0.1, momentum=0.9, weight_decay=0.01)
+    prepare_state(optimizer, flat)
+
+    def places() -> set[int]:
+        states = [value for state in optimizer.state.values() for value in state.values() if value.dim()]
+        assert len(states) == vectors * len(list(model.parameters()))
+        return {value.untyped_storage().data_ptr() for value in states}
+
+    before = places()
+    assert len(before) == vectors
+    saved = {
+        name: {key: value + 1 for key, value in state.items()}
+        for name, state in optimizer_state(optimizer, groups).items()
+    }
+    assert load_optimizer_state(optimizer, groups, saved) == []
+    assert places() == before
+    found = optimizer_state(optimizer, groups)
+    assert all(torch.equal(found[name][key], value) for name, state in saved.items() for key, value in state.items())
 
 
 UPDATE_WITH = """

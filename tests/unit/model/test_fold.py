@@ -14,7 +14,7 @@ def trained_on(model: DetectionModel) -> None:
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if value.is_floating_point() and "dfl" not in name:
-                value.mul_(1 + 0.1 * torch.rand(value.shape, generator=generator))
+                value.add_(0.1 * torch.rand(value.shape, generator=generator))
 
 
 @pytest.mark.parametrize("name", ["yolov9-t", "gelan-c", "yolov9-e"])

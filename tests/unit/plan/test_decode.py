@@ -46,7 +46,7 @@ def test_two_cpus_cannot_feed_an_h200_so_it_decodes(facts_of: FactsOf) -> None:
     request = ask("--decode auto")
     plan = make_plan(facts_of(2, H200), request)
     assert plan.value("decode") == "gpu"
-    assert "1 x 197 samples/s, 1123 are what yolov9-s takes on an H200" in plan["decode"].reason
+    assert "1 x 250 samples/s, 1123 are what yolov9-s takes on an H200" in plan["decode"].reason
     assert planned_settings(plan, request)["decode"] == "gpu"
 
 
