@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from yolov9.config.environment import read_environment
 from yolov9.config.settings import DetectSettings, RunSettings, TrainSettings, ValSettings
@@ -108,15 +108,19 @@ def _given(plan: dict[str, Any]) -> Collection[str] | None:
     return [name for name, entry in request.items() if not str(entry.get("source", "")).startswith(RESUMED)]
 
 
-if __name__ == "__main__":
-    # Ctrl-C where nothing is to be saved yet ends the process without a traceback; a training takes the signal over.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    status = main(sys.argv[1:])
+def leave(status: int) -> NoReturn:
+    """Ends the process with this exit code, when everything is saved and closed."""
     ignore_stops()
     if read_environment().world_size > 1:
-        # Everything is saved and closed. A rank of a finished training has been seen to abort (SIGABRT) while its
-        # interpreter was taken down beside threads of the collective library.
+        # A rank of a finished training has been seen to abort (SIGABRT) while its interpreter was taken down beside
+        # threads of the collective library.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+if __name__ == "__main__":
+    # Ctrl-C where nothing is to be saved yet ends the process without a traceback; a training takes the signal over.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    leave(main(sys.argv[1:]))

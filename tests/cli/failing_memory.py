@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from yolov9.__main__ import main
+from yolov9.__main__ import leave, main
 from yolov9.config.environment import read_environment
 from yolov9.engine import training_state, validate
 from yolov9.engine.average_judge import AverageJudge
@@ -96,4 +96,4 @@ if __name__ == "__main__":
     if rank:
         report = report.with_suffix(f".{rank}.json")
     report.write_text(json.dumps({"allocations": memory.allocations, "came": memory.came, "batches": done}))
-    sys.exit(code)
+    leave(code)
