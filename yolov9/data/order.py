@@ -126,13 +126,13 @@ class BatchPlan:
         """Returns which batch of the whole epoch this process's batch is or belongs to; known to `rect` shapes."""
         return batch if self.even else batch * self.world + self.rank
 
-    def positions(self, batch: int) -> list[int]:
+    def positions(self, batch: int) -> range:
         """Returns the positions of one batch of this process."""
         if self.even:
             first, last = batch * self.batch_size, min((batch + 1) * self.batch_size, self.samples)
-            return [number * self.world + self.rank for number in range(first, last)]
+            return range(first * self.world + self.rank, last * self.world + self.rank, self.world)
         first = self.global_batch(batch) * self.batch_size
-        return list(range(first, min(first + self.batch_size, self.count)))
+        return range(first, min(first + self.batch_size, self.count))
 
 
 class PictureOrder:

@@ -45,7 +45,7 @@ class Request:
     epoch: int
     height: int
     width: int
-    positions: list[int]
+    positions: range
     """Place in the epoch of each sample."""
 
 
@@ -148,8 +148,10 @@ class ServerProducer:
 
     def make(self, request: Request) -> None:
         """Sends the request to the server."""
-        r = request
-        self._send({"make": [r.slot, r.generation, r.epoch, r.height, r.width, r.positions]})
+        r, positions = request, request.positions
+        # Bounds, not numbers: a message has a largest size, and a batch may have tens of thousands of pictures.
+        bounds = [positions.start, positions.stop, positions.step]
+        self._send({"make": [r.slot, r.generation, r.epoch, r.height, r.width, bounds]})
 
     def wait(self, request: Request) -> None:
         """Takes messages of the server until the batch is made."""

@@ -4,8 +4,8 @@ It is started afresh (not forked from the trainer), so that workers inherit neit
 when the trainer closes the connection or dies, and its workers end with it.
 
 Messages of the connection are JSON objects. From the trainer: {"make": [slot, generation, epoch, height, width,
-[positions]]}, {"cancel": generation}, {"workers": n}. To the trainer: {"made": [slot, generation]} and
-{"event": "failure" | "died" | "hung" | "fewer" | "unreadable" | "error", ...}.
+[first, end, step]]} for the positions of a batch as in `range`, {"cancel": generation}, {"workers": n}. To the trainer:
+{"made": [slot, generation]} and {"event": "failure" | "died" | "hung" | "fewer" | "unreadable" | "error", ...}.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from yolov9.awake_clock import AwakeClock
 from yolov9.data.parts import SharedParts
 from yolov9.data.worker import DONE, MAX_ANSWER_BYTES, MAX_WORKERS, NOTHING, TASK, Task, become_worker, parent_is, work
 
-MAX_MESSAGE_BYTES = 65536
-"""Longest message from the trainer; a batch of thousands of positions fits."""
+MAX_MESSAGE_BYTES = 4096
+"""Longest message from the trainer: a dozen numbers."""
 TASKS_AHEAD = 2
 """Tasks that a worker has at a time, so that it never waits for the next one."""
 POLL_S = 0.5
@@ -130,7 +130,8 @@ class Server:
             return False
         message = json.loads(data)
         if "make" in message:
-            slot, generation, epoch, height, width, positions = message["make"]
+            slot, generation, epoch, height, width, bounds = message["make"]
+            positions = range(*bounds)
             self._missing[slot] = len(positions)
             for row, position in enumerate(positions):
                 self._queue.append(Attempt(Task(slot, row, height, width, epoch, position), generation))

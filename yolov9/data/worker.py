@@ -22,7 +22,7 @@ from yolov9.data.sample import Sample
 TASK = struct.Struct("<IIIIIQ")
 """How a `Task` is sent."""
 DONE = b"+"
-"""Answer to a task that went well; anything else is a JSON object with `failures` and `error`."""
+"""Answer to a task that went well; anything else is a JSON object with `failures`, `unreadable` or `error`."""
 MAX_ANSWER_BYTES = 65536
 """Longest answer."""
 MAX_TRACEBACK = 8000

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
+from yolov9.data.index import DatasetIndex
 from yolov9.data.loader import open_loader
 
 
@@ -52,6 +53,22 @@ def test_the_last_batch_is_smaller(settings):
             batch.release()
     assert sizes == [5, 5, 2]
     assert loader.batches_per_epoch == 3
+
+
+def test_a_batch_may_have_more_pictures_than_a_message_has_room_for_numbers(settings, boxes_index):
+    count = 12_000
+    arrays = boxes_index.arrays()
+    end = int(arrays["path_offsets"][1])
+    one_file = {
+        "path_bytes": np.tile(arrays["path_bytes"][:end], count),
+        "path_offsets": np.arange(count + 1) * end,
+        "sizes": np.tile(arrays["sizes"][:1], (count, 1)),
+        "label_offsets": np.zeros(count + 1, np.int64),
+    }
+    index = DatasetIndex.from_arrays({**arrays, **one_file})
+    with open_loader(settings(index=index, batch_size=count, workers=2, slots=1, imgsz=32, mode="val")) as loader:
+        batch = next(loader.epoch(0))
+        assert batch.indices.tolist() == list(range(count))
 
 
 def test_a_batch_has_pictures_targets_and_numbers(settings):
