@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrypoint.host import HostFacts
-from entrypoint.options import build_parser, convert, option_fields, parse_known
+from entrypoint.options import build_parser, convert, options_of, parse_known
 from entrypoint.plan import Plan, make_plan
 from entrypoint.plan.folders import project_of
 from entrypoint.prepare import plan_job, prepare_request, write_plan
@@ -66,12 +66,12 @@ def run_bench(argv: Sequence[str]) -> int:
 def _read(argv: Sequence[str]) -> tuple[BenchOptions, list[str]]:
     """Returns this command's own options, and the words that are left for `train`."""
     parser = build_parser("bench", DESCRIPTION, {"the bench": [BenchOptions]})
-    known = option_fields([BenchOptions])
+    known = options_of([BenchOptions])
     texts, rest = parse_known(parser, argv)
     values = {}
     for name, raw in texts.items():
         text = ",".join(raw) if isinstance(raw, list) else raw
-        values[name] = convert(name, *known[name], text, f"--{name} {text}")
+        values[name] = convert(known[name], text, f"--{name} {text}")
     options = BenchOptions(**values)
     _check(options.seconds > 0, f"--seconds {options.seconds:g}", "a number above 0", "--seconds 60")
     _check(

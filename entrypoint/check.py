@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.host.wheel import version_pair
-from entrypoint.options import build_parser, convert, option_fields, parse
+from entrypoint.options import build_parser, convert, options_of, parse
 from entrypoint.plan.device import ADD_GPU, gpu_problem
 from entrypoint.plan.visible import visible_gpus
 from entrypoint.request import ReportOptions
@@ -56,8 +56,8 @@ def run_check(argv: Sequence[str]) -> int:
         "check", "Looks at the machine: limits, GPUs, versions, folders.", {"the report": [ReportOptions]}
     )
     texts, _ = parse(parser, argv)
-    known = option_fields([ReportOptions])
-    options = ReportOptions(**{name: convert(name, *known[name], raw, name) for name, raw in texts.items()})
+    known = options_of([ReportOptions])
+    options = ReportOptions(**{name: convert(known[name], raw, name) for name, raw in texts.items()})
     facts = read_facts(options.root, ["runs"])
     here = options.root == "/"
     checks = [*machine_checks(facts), *(_allocation(facts) if here else [])]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from entrypoint.options import example, option_fields
+from entrypoint.options import options_of
 from entrypoint.request import JobOptions, JobRequest
 from yolov9.config.picture_size import STRIDE, rounded_size
 from yolov9.config.settings import PredictSettings, TrainSettings
@@ -101,8 +101,8 @@ def _bad_name(request: JobRequest) -> Iterator[UserError]:
 
 
 def _out_of_range(request: JobRequest, name: str, needed: str) -> UserError:
-    field, kind = option_fields([type(request.settings), JobOptions])[name]
-    remedy = f"{field.metadata['flags'][0]} {example(field, kind)}, or leave it out"
+    option = options_of([type(request.settings), JobOptions])[name]
+    remedy = f"{option.flags[0]} {option.example}, or leave it out"
     return UserError(found=request.source(name), needed=needed, remedy=remedy)
 
 

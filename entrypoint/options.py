@@ -5,7 +5,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, NoReturn
 
 from yolov9.config.environment import SETTING_PREFIX
@@ -19,6 +19,38 @@ HELP_WIDTH = 110
 """Columns of the help; the same in every terminal and log."""
 SEVERAL_VALUES = frozenset({"imgsz", "weights"})
 """Options that take one value here and may get more in commands for YOLOv9's own scripts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option, as the field of a settings class declares it with `yolov9.config.settings.option`."""
+
+    name: str
+    """Of the field."""
+    kind: Any
+    """Annotated type of the field, such as `int | None`."""
+    default: Any
+    flags: tuple[str, ...]
+    """Spellings on the command line, the usual one first."""
+    help: str
+    argparse_options: Mapping[str, Any]
+    """`choices`, `nargs`, `const` and `metavar` as in argparse, where they are given."""
+
+    @property
+    def base(self) -> Any:
+        """Type of its values without None and type arguments: int of `int | None`, list of `list[int]`."""
+        kind = self.kind
+        if isinstance(kind, types.UnionType):
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        return typing.get_origin(kind) or kind
+
+    @property
+    def example(self) -> str:
+        """A value that it may have: its default, or a small one."""
+        if isinstance(self.default, list):
+            return " ".join(map(str, self.default))
+        small = {int: "1", float: "0.5", list: "0"}
+        return str(self.default) if self.default not in (None, "", False) else small.get(self.base, "VALUE")
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,12 +72,17 @@ class Parser(argparse.ArgumentParser):
         show_text(self.format_help().rstrip("\n"))
 
 
-def option_fields(classes: Sequence[type]) -> dict[str, tuple[Field[Any], Any]]:
-    """Returns name -> (dataclass field, type) of all options of some settings classes."""
-    found: dict[str, tuple[Field[Any], Any]] = {}
+def options_of(classes: Sequence[type]) -> dict[str, Option]:
+    """Returns the options of some settings classes by name."""
+    found: dict[str, Option] = {}
     for cls in classes:
         hints = typing.get_type_hints(cls)
-        found.update({field.name: (field, hints[field.name]) for field in fields(cls) if "flags" in field.metadata})
+        for field in fields(cls):
+            if "flags" in field.metadata:
+                default = field.default if field.default is not MISSING else typing.cast(Any, field.default_factory)()
+                found[field.name] = Option(
+                    name=field.name, kind=hints[field.name], default=default, **dict(field.metadata)
+                )
     return found
 
 
@@ -71,10 +108,10 @@ def build_parser(
     taken: set[str] = set()
     for heading, classes in groups.items():
         group = parser.add_argument_group(heading)
-        for name, (field, kind) in option_fields(classes).items():
+        for name, option in options_of(classes).items():
             if name not in taken:
                 taken.add(name)
-                _add(group, name, field, kind)
+                _add(group, option)
     idle = [flag for flag in FLAGS_WITHOUT_EFFECT if with_idle and flag not in parser._option_string_actions]
     parser.idle = {f"no effect {flag}": flag for flag in idle}
     for name, flag in parser.idle.items():
@@ -112,34 +149,31 @@ def parse_known(parser: Parser, argv: Sequence[str]) -> tuple[dict[str, Any], li
     return vars(given), others
 
 
-def convert(name: str, field: Field[Any], kind: Any, raw: Any, source: str) -> Any:
+def convert(option: Option, raw: Any, source: str) -> Any:
     """Returns the typed value of an option.
 
     Args:
-        name: the option's name.
-        field: its dataclass field.
-        kind: its annotated type.
+        option: what is to be converted to.
         raw: text, or a value from YAML.
         source: where it was given, for messages.
 
     Raises:
         UserError: it is not of that type or not one of the choices.
     """
-    extra = field.metadata["argparse"]
     try:
-        value = _typed(name, field, kind, raw)
+        value = _typed(option, raw)
     except (TypeError, ValueError):
         raise UserError(
             found=f"{source}: {raw!r}",
-            needed=_describe(kind),
-            remedy=_spelled(source, field, example(field, kind)),
+            needed=_describe(option),
+            remedy=_spelled(source, option, option.example),
         ) from None
-    choices = extra.get("choices")
+    choices = option.argparse_options.get("choices")
     if choices and value not in choices:
         raise UserError(
             found=f"{source}: {raw!r}",
             needed=f"one of: {', '.join(choices)}",
-            remedy=_spelled(source, field, choices[0]),
+            remedy=_spelled(source, option, choices[0]),
         )
     return value
 
@@ -149,36 +183,20 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
-def example(field: Field[Any], kind: Any) -> str:
-    """Returns a value that an option may have: its default, or a small one."""
-    default = default_of(field)
-    if isinstance(default, list):
-        return " ".join(map(str, default))
-    small = {int: "1", float: "0.5", list: "0"}
-    return str(default) if default not in (None, "", False) else small.get(_base(kind), "VALUE")
-
-
-def default_of(field: Field[Any]) -> Any:
-    """Returns a field's default."""
-    return field.default if field.default is not MISSING else typing.cast(Any, field.default_factory)()
-
-
-def _add(group: argparse._ArgumentGroup, name: str, field: Field[Any], kind: Any) -> None:
-    flags, extra = field.metadata["flags"], dict(field.metadata["argparse"])
-    extra.pop("type", None)
-    text = field.metadata["help"].replace("%", "%%")
-    default = default_of(field)
+def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+    extra, default = dict(option.argparse_options), option.default
+    text = option.help.replace("%", "%%")
     if default not in (None, "", False, []):
         shown = " ".join(map(str, default)) if isinstance(default, list) else default
         text = f"{text} (default: {shown})"
-    if kind is bool:
-        group.add_argument(*flags, dest=name, action="store_true", help=text)
+    if option.kind is bool:
+        group.add_argument(*option.flags, dest=option.name, action="store_true", help=text)
         return
-    if name in SEVERAL_VALUES and "nargs" not in extra:
+    if option.name in SEVERAL_VALUES and "nargs" not in extra:
         extra["nargs"] = "+"
     choices = extra.pop("choices", None)
-    extra.setdefault("metavar", f"{{{','.join(choices)}}}" if choices else _metavar(kind))
-    group.add_argument(*flags, dest=name, help=text, **extra)
+    extra.setdefault("metavar", f"{{{','.join(choices)}}}" if choices else _metavar(option))
+    group.add_argument(*option.flags, dest=option.name, help=text, **extra)
 
 
 def _respell(word: str, known: Sequence[str]) -> str:
@@ -202,25 +220,23 @@ def _unknown(prog: str, word: str, known: Sequence[str]) -> UserError:
     )
 
 
-def _typed(name: str, field: Field[Any], kind: Any, raw: Any) -> Any:
-    extra = field.metadata["argparse"]
-    if kind is bool:
+def _typed(option: Option, raw: Any) -> Any:
+    if option.kind is bool:
         return _boolean(raw)
-    if isinstance(raw, bool) and "const" in extra:
-        return extra["const"] if raw else default_of(field)
+    if isinstance(raw, bool) and "const" in option.argparse_options:
+        return option.argparse_options["const"] if raw else option.default
     if isinstance(raw, bool):
         raise TypeError(raw)
-    if isinstance(raw, list) and name in SEVERAL_VALUES:
-        raw = _single(name, raw)
-    base = _base(kind)
-    if base is list:
+    if isinstance(raw, list) and option.name in SEVERAL_VALUES:
+        raw = _single(option.name, raw)
+    if option.base is list:
         words = raw if isinstance(raw, list) else str(raw).replace(",", " ").split()
         return [int(str(word)) for word in words]
     if raw is None:
-        return default_of(field)
+        return option.default
     if isinstance(raw, (list, dict)):
         raise TypeError(raw)
-    return base(raw if base is float else str(raw))
+    return option.base(raw if option.base is float else str(raw))
 
 
 def _single(name: str, values: list[Any]) -> Any:
@@ -239,23 +255,16 @@ def _boolean(raw: Any) -> bool:
     return word in TRUE_WORDS
 
 
-def _base(kind: Any) -> Any:
-    """int of `int | None`, list of `list[int]`."""
-    if isinstance(kind, types.UnionType):
-        kind = next(part for part in typing.get_args(kind) if part is not type(None))
-    return typing.get_origin(kind) or kind
+def _metavar(option: Option) -> str:
+    return {int: "N", float: "X", list: "N"}.get(option.base, "TEXT")
 
 
-def _metavar(kind: Any) -> str:
-    return {int: "N", float: "X", list: "N"}.get(_base(kind), "TEXT")
-
-
-def _describe(kind: Any) -> str:
+def _describe(option: Option) -> str:
     words = {int: "one whole number", float: "a number", bool: "true or false", list: "whole numbers"}
-    return words.get(_base(kind), "one value")
+    return words.get(option.base, "one value")
 
 
-def _spelled(source: str, field: Field[Any], value: str) -> str:
+def _spelled(source: str, option: Option, value: str) -> str:
     """Returns what to type where the option was given: a variable stays one."""
     variable = source.partition("=")[0]
-    return f"{variable}={value}" if source.startswith(SETTING_PREFIX) else f"{field.metadata['flags'][0]} {value}"
+    return f"{variable}={value}" if source.startswith(SETTING_PREFIX) else f"{option.flags[0]} {value}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from entrypoint.options import Parser, build_parser, convert, nearest, option_fields, parse
+from entrypoint.options import Option, Parser, build_parser, convert, nearest, options_of, parse
 from entrypoint.staging.facts import StageSurvey
 from yolov9.config.environment import SETTING_PREFIX, Environment, read_environment, read_setting_variables
 from yolov9.config.settings import (
@@ -127,7 +127,7 @@ def make_request(
     Raises:
         UserError: unknown option, wrong type, unreadable YAML, variable that is not a number.
     """
-    known = option_fields([SETTINGS[command], JobOptions, ReportOptions])
+    known = options_of([SETTINGS[command], JobOptions, ReportOptions])
     typed_in, idle = parse(command_parser(command, report=report), argv)
     notes = [f"{flag}: accepted, {FLAGS_WITHOUT_EFFECT[flag]}" for flag in idle]
     given: dict[str, Source] = {}
@@ -135,10 +135,10 @@ def make_request(
     config = typed_in.get("config") or from_env.get("config", ("", ""))[0]
     layers = [_from_yaml(config, known)] if config else []
     layers.insert(0, {name: (kept.value, kept.source) for name, kept in (resumed or {}).items() if name in known})
-    layers += [from_env, {name: (raw, _flag(known, name, raw)) for name, raw in typed_in.items()}]
+    layers += [from_env, {name: (raw, _flag(known[name], raw)) for name, raw in typed_in.items()}]
     for layer in layers:
         for name, (raw, source) in layer.items():
-            given[name] = Source(value=convert(name, *known[name], raw, source), source=source)
+            given[name] = Source(value=convert(known[name], raw, source), source=source)
     return JobRequest(
         command=command,
         settings=_fill(SETTINGS[command], given),
@@ -151,22 +151,22 @@ def make_request(
 
 
 def _fill(cls: type[Any], given: Mapping[str, Source]) -> Any:
-    names = option_fields([cls])
+    names = options_of([cls])
     return cls(**{name: entry.value for name, entry in given.items() if name in names})
 
 
-def _flag(known: Mapping[str, Any], name: str, raw: Any) -> str:
-    flag: str = known[name][0].metadata["flags"][0]
+def _flag(option: Option, raw: Any) -> str:
+    flag = option.flags[0]
     if raw is True:
         return flag
     return f"{flag} {shlex.join(map(str, raw)) if isinstance(raw, list) else shlex.quote(str(raw))}"
 
 
 def _from_variables(
-    known: Mapping[str, Any], variables: Mapping[str, str] | None
+    known: Mapping[str, Option], variables: Mapping[str, str] | None
 ) -> tuple[dict[str, tuple[Any, str]], list[str]]:
     """`YOLOV9_EPOCHS=3` and the like. One environment serves all commands, so options of others are passed over."""
-    everywhere = option_fields([*SETTINGS.values(), JobOptions, ReportOptions])
+    everywhere = options_of([*SETTINGS.values(), JobOptions, ReportOptions])
     spelled = _spellings(everywhere)
     values: dict[str, tuple[Any, str]] = {}
     notes: list[str] = []
@@ -182,7 +182,7 @@ def _from_variables(
     return values, notes
 
 
-def _from_yaml(file: str, known: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+def _from_yaml(file: str, known: Mapping[str, Option]) -> dict[str, tuple[Any, str]]:
     try:
         content = read_yaml(Path(file))
     except YamlFileError as error:
@@ -202,11 +202,11 @@ def _from_yaml(file: str, known: Mapping[str, Any]) -> dict[str, tuple[Any, str]
     return values
 
 
-def _spellings(known: Mapping[str, Any]) -> dict[str, str]:
+def _spellings(known: Mapping[str, Option]) -> dict[str, str]:
     """Field names and flag spellings in lower case with underscores -> field name."""
     spelled = {name: name for name in known}
-    for name, (entry, _) in known.items():
-        for flag in entry.metadata["flags"]:
+    for name, entry in known.items():
+        for flag in entry.flags:
             spelled.setdefault(flag.lstrip("-").replace("-", "_").lower(), name)
     return spelled
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from entrypoint.contradictions import check_request
-from entrypoint.options import default_of, option_fields
+from entrypoint.options import options_of
 from entrypoint.request import SETTINGS, JobRequest, make_request
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import FLAGS_WITHOUT_EFFECT
@@ -56,13 +56,13 @@ def test_every_flag_is_accepted_with_its_type_and_either_stored_or_answered(
     script: str, flags: dict[str, list[dict[str, Any]]]
 ) -> None:
     command = SCRIPTS[script]
-    fields = option_fields([SETTINGS[command]])
+    options = options_of([SETTINGS[command]])
     converters = {"int": int, "float": float}
     for entry in flags[script]:
         for flag in entry["flags"]:
             words = _words(entry, flag)
             request = _request(command, words)
-            if flag in FLAGS_WITHOUT_EFFECT and entry["dest"] not in fields:
+            if flag in FLAGS_WITHOUT_EFFECT and entry["dest"] not in options:
                 assert [line for line in request.notes if line.startswith(flag)], flag
                 continue
             value = getattr(request.settings, entry["dest"])
@@ -74,11 +74,11 @@ def test_every_flag_is_accepted_with_its_type_and_either_stored_or_answered(
 def test_defaults_are_the_same_except_where_a_reason_is_listed(
     script: str, flags: dict[str, list[dict[str, Any]]]
 ) -> None:
-    fields = option_fields([SETTINGS[SCRIPTS[script]]])
+    options = options_of([SETTINGS[SCRIPTS[script]]])
     for entry in flags[script]:
         name = entry["dest"]
-        if name in fields and default_of(fields[name][0]) != entry["default"]:
-            assert name in OTHER_DEFAULTS, f"{name}: {default_of(fields[name][0])!r}, reference {entry['default']!r}"
+        if name in options and options[name].default != entry["default"]:
+            assert name in OTHER_DEFAULTS, f"{name}: {options[name].default!r}, reference {entry['default']!r}"
 
 
 def test_the_default_recipe_is_the_reference_file_by_another_name(flags: dict[str, list[dict[str, Any]]]) -> None:

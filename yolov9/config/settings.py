@@ -21,9 +21,9 @@ def option(default: Any, *flags: str, help: str, **argparse_options: Any) -> Any
         default: value when nobody gives one; None means that the plan decides.
         flags: spellings on the command line, the usual one first.
         help: what it does, its unit, and what special values mean.
-        argparse_options: `choices`, `nargs`, `const`, `type`, `metavar` as in argparse.
+        argparse_options: `choices`, `nargs`, `const`, `metavar` as in argparse; the type is the field's.
     """
-    metadata = {"flags": flags, "help": help, "argparse": argparse_options}
+    metadata = {"flags": flags, "help": help, "argparse_options": argparse_options}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -36,10 +36,10 @@ class RunSettings:
     imgsz: int = option(640, "--img", "--imgsz", "--img-size", help="picture size in pixels; a multiple of 32")
     device: str = option("", "--device", help='"" picks a GPU or else the CPU; cpu; 0; 0,1; a GPU UUID')
     gpu_share: float | None = option(
-        None, "--gpu-share", type=float, help="share of the GPU's memory for this job; default: 1 / jobs"
+        None, "--gpu-share", help="share of the GPU's memory for this job; default: 1 / jobs"
     )
     workers: int | None = option(
-        None, "--workers", type=int, help="processes that prepare pictures; default: as many as the CPU limit allows"
+        None, "--workers", help="processes that prepare pictures; default: as many as the CPU limit allows"
     )
     project: str = option("", "--project", help="folder that holds the results; default: runs/COMMAND")
     name: str = option("exp", "--name", help="name of this run; a number is appended when it exists")
@@ -61,7 +61,7 @@ class TrainSettings(RunSettings):
     hyp: str = option("scratch-high", "--hyp", help="recipe by name or a YAML file")
     epochs: int = option(100, "--epochs", help="passes over the training pictures")
     batch_size: int | None = option(
-        None, "--batch", "--batch-size", type=int, help="pictures per forward pass; none given, or -1: what fits"
+        None, "--batch", "--batch-size", help="pictures per forward pass; none given, or -1: what fits"
     )
     micro_batch: int | None = None
     """Pictures that go through the network at a time; the plan sets it. None: all that are loaded, `batch_size`."""
@@ -72,7 +72,6 @@ class TrainSettings(RunSettings):
         None,
         "--accumulate",
         "--gradient-accumulation-steps",
-        type=int,
         help="forward passes per optimizer step; sets the optimisation batch to batch x N",
     )
     dynamic_accumulate: str = option(
@@ -114,14 +113,12 @@ class TrainSettings(RunSettings):
     cache_limit_gb: float | None = option(
         None,
         "--cache-limit",
-        type=float,
         help="most that --cache may take, in GB, both splits together; what does not fit is decoded each time; "
         "default: what the memory limit allows, or what is free on the disk",
     )
     mosaic_window: int | None = option(
         None,
         "--mosaic-window",
-        type=int,
         help="partners of a mosaic are chosen from so many samples made shortly before, so that a picture is decoded "
         "once an epoch and not four times; 0: from all pictures; default: 128, and 0 for up to 1000 pictures",
     )
@@ -157,7 +154,6 @@ class TrainSettings(RunSettings):
     prefetch: int | None = option(
         None,
         "--prefetch",
-        type=int,
         help="batches prepared or in use at a time; default: 4, fewer when memory is short",
     )
     rect: bool = option(False, "--rect", help="rectangular batches; turns mosaic and shuffling off")
@@ -171,7 +167,7 @@ class TrainSettings(RunSettings):
         help="start the run --name, go on with it when it was interrupted, do nothing when it is finished; "
         "for commands that are started again and again",
     )
-    freeze: list[int] = option([0], "--freeze", nargs="+", type=int, help="freeze the first N layers, or these layers")
+    freeze: list[int] = option([0], "--freeze", nargs="+", help="freeze the first N layers, or these layers")
     patience: int = option(100, "--patience", help="stop after this many epochs without a better score; 0: never")
     save_period: int = option(-1, "--save-period", help="also keep a checkpoint every N epochs; -1: never")
     save_minutes: float = option(
@@ -216,7 +212,7 @@ class ValSettings(PredictSettings):
 
     data: str = option("", "--data", help="data.yaml of the data set; default: the drawn data set")
     task: str = option("val", "--task", choices=["train", "val", "test", "speed"], help="split to validate on")
-    batch_size: int | None = option(None, "--batch", "--batch-size", type=int, help="pictures per forward pass")
+    batch_size: int | None = option(None, "--batch", "--batch-size", help="pictures per forward pass")
     conf_thres: float = option(0.001, "--conf", "--conf-thres", help="smallest confidence")
     iou_thres: float = option(0.7, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
     max_det: int = option(300, "--max-det", help="most detections per picture")
@@ -236,7 +232,7 @@ class DetectSettings(PredictSettings):
     conf_thres: float = option(0.25, "--conf", "--conf-thres", help="smallest confidence")
     iou_thres: float = option(0.45, "--iou", "--iou-thres", help="overlap above which the weaker box is dropped")
     max_det: int = option(1000, "--max-det", help="most detections per picture")
-    classes: list[int] | None = option(None, "--classes", nargs="+", type=int, help="show these class numbers only")
+    classes: list[int] | None = option(None, "--classes", nargs="+", help="show these class numbers only")
     agnostic_nms: bool = option(False, "--agnostic-nms", help="boxes of different classes suppress each other too")
     save_crop: bool = option(False, "--save-crop", help="write each detected object as a picture")
     nosave: bool = option(False, "--nosave", help="write no annotated pictures or videos")

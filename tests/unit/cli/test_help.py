@@ -11,7 +11,7 @@ import pytest
 
 from entrypoint.bench import BenchOptions, run_bench
 from entrypoint.cli import main
-from entrypoint.options import option_fields
+from entrypoint.options import options_of
 from entrypoint.request import SETTINGS, JobOptions, ReportOptions, command_parser
 from yolov9.errors import ExitCode
 
@@ -31,9 +31,9 @@ def test_the_readme_lists_every_exit_code() -> None:
 
 def test_the_readme_names_every_option() -> None:
     words = set(re.findall(r"--[a-z][a-z-]*", README.read_text(encoding="utf-8")))
-    options = option_fields([*SETTINGS.values(), JobOptions, ReportOptions, BenchOptions])
+    options = options_of([*SETTINGS.values(), JobOptions, ReportOptions, BenchOptions])
     assert options
-    assert [name for name, (field, _) in options.items() if not words & set(field.metadata["flags"])] == []
+    assert [name for name, option in options.items() if not words & set(option.flags)] == []
 
 
 def test_an_empty_list_is_not_shown_as_a_default(capsys: pytest.CaptureFixture[str]) -> None:
