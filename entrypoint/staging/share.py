@@ -58,8 +58,7 @@ def is_complete(folder: Path, files: DataFiles) -> bool:
 
 def mark_complete(folder: Path, files: DataFiles) -> None:
     """Writes the marker, complete or not at all."""
-    manifest = [[entry.path, entry.size, entry.mtime_ns] for entry in files.entries]
-    content = {"format": FORMAT, "files": len(files.entries), "manifest": manifest}
+    content = {"format": FORMAT, "files": len(files.entries)}
     temporary = folder / f"{MARKER}.tmp"
     temporary.write_text(json.dumps(content), encoding="utf-8")
     temporary.replace(folder / MARKER)
