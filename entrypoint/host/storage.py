@@ -11,6 +11,10 @@ from yolov9.read_watch import reading
 NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "glusterfs", "beegfs"})
 """File systems that answer over a network; virtual machines show host folders through 9p."""
 MEMORY_KINDS = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+MEMORY, NETWORK, SOLID_STATE, ROTATING = "memory", "network", "solid-state disk", "rotating or virtual disk"
+"""Media; virtual machines call their disks rotating, whatever they are."""
+FAST_MEDIA = frozenset({MEMORY, SOLID_STATE})
+SLOW_MEDIA = frozenset({NETWORK, ROTATING})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class FolderFacts:
     kind: str | None
     """File system type."""
     medium: str
-    """memory, network, rotating or virtual disk, solid-state disk, or unknown."""
+    """One of the fast or slow media, or "unknown"."""
     free_bytes: int | None
     writable: bool | None
     read_only_mount: bool | None
@@ -71,11 +75,11 @@ def _medium(tree: Tree, mount: Mount | None) -> str:
     if mount is None:
         return "unknown"
     if mount.kind in MEMORY_KINDS:
-        return "memory"
+        return MEMORY
     if mount.kind in NETWORK_KINDS or mount.kind.startswith("nfs"):
-        return "network"
+        return NETWORK
     device = f"sys/dev/block/{mount.device}"
     # A partition has no queue of its own; its disk, one folder up, has.
     rotating = tree.integer(f"{device}/queue/rotational")
     rotating = tree.integer(f"{device}/../queue/rotational") if rotating is None else rotating
-    return {0: "solid-state disk", 1: "rotating or virtual disk"}.get(-1 if rotating is None else rotating, "unknown")
+    return {0: SOLID_STATE, 1: ROTATING}.get(-1 if rotating is None else rotating, "unknown")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from entrypoint.host.shm import SHM_DIR
+from entrypoint.host.storage import FAST_MEDIA, SLOW_MEDIA
 from entrypoint.plan.decision import Budget, Decision, Need
 from entrypoint.request import JobRequest
 from entrypoint.staging.facts import StageSurvey, StageTarget
@@ -17,8 +18,6 @@ LITTLE_DATA_BYTES = 64 * MIB
 SLOW_BYTES_S = 100e6
 """One reader on a solid-state disk gets several hundred MB/s from small files; rotating disks and network mounts give
 5 to 80, and a fast card takes about 100 (1000 pictures a second of 100 KB)."""
-SLOW_MEDIA = frozenset({"network", "rotating or virtual disk"})
-FAST_MEDIA = frozenset({"memory", "solid-state disk"})
 KEPT_FREE_BYTES = {True: 64 * MIB, False: 500 * MIB}
 """Left to others: in memory file systems (Docker's whole default for /dev/shm), and on disks."""
 

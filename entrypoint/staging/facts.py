@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from entrypoint.host.storage import FolderFacts
+from entrypoint.host.storage import MEMORY, FolderFacts
 
 PAGE_BYTES = 4096
 """Memory file systems and most disks give a file whole pages."""
@@ -27,7 +27,7 @@ class StageTarget:
     @property
     def in_memory(self) -> bool:
         """What is written there is charged to the memory limit."""
-        return self.folder.medium == "memory"
+        return self.folder.medium == MEMORY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from entrypoint.host import FolderFacts, HostFacts
 from entrypoint.host.shm import SHM_DIR
-from entrypoint.host.storage import read_folder
+from entrypoint.host.storage import FAST_MEDIA, SLOW_MEDIA, read_folder
 from entrypoint.host.tree import Tree, open_tree
 from entrypoint.request import JobRequest
 from entrypoint.staging.facts import StageSurvey, StageTarget
@@ -17,8 +17,6 @@ from yolov9.config.settings import TrainSettings
 from yolov9.data import load_dataset_config
 from yolov9.read_watch import reading
 
-FAST_MEDIA = frozenset({"memory", "solid-state disk"})
-SLOW_MEDIA = frozenset({"network", "rotating or virtual disk"})
 SAMPLE_FILES = 24
 SAMPLE_S = 0.5
 """A short look at the speed: so many files, at most so long."""
