@@ -8,7 +8,7 @@ from pathlib import Path
 from entrypoint.options import nearest
 from entrypoint.request import JobRequest
 from yolov9.config.recipe import load_recipe
-from yolov9.config.settings import DetectSettings, TrainSettings, ValSettings
+from yolov9.config.settings import DEFAULT_MODEL, DetectSettings, TrainSettings, ValSettings
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.plan_record import PLAN_FILE
 from yolov9.errors import UserError
@@ -17,7 +17,6 @@ from yolov9.read_watch import reading
 GRAPHS_DIR = Path(__file__).parents[1] / "yolov9" / "config" / "graphs"
 NARROW_SUFFIX = re.compile(r"-cls\d+$")
 """`yolov9-t-cls80`: the graph `yolov9-t` with a given width of the class branch."""
-DEFAULT_MODEL = "yolov9-s"
 
 
 def graph_names() -> list[str]:

@@ -9,19 +9,20 @@ from entrypoint.plan.decision import Budget, Decision, Need
 from entrypoint.plan.memory_model import model_bytes, picture_bytes
 from entrypoint.request import JobRequest
 from entrypoint.units import GIB, MIB, size_text
+from yolov9.config.loader_memory import (
+    BYTES_PER_PIXEL,
+    PICTURE_FACTOR,
+    RING_SLOTS,
+    VALIDATION_BATCH_FACTOR,
+    WINDOW_LAG,
+)
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.config.small_data import MOST_PICTURES, is_small, mosaic_window
 from yolov9.engine.plan_record import RESUMED
 from yolov9.errors import UserError
 
-RING_SLOTS = 4
-"""Batches that are being filled, ready or in use at a time."""
 FEWEST_SLOTS = 2
 """One in use and one being filled."""
-VALIDATION_BATCH_FACTOR = {True: 2, False: 1}
-"""On a GPU the trainer validates with twice the batch; the validation loader has a ring of its own."""
-BYTES_PER_PIXEL = 3
-"""Samples travel as uint8 RGB."""
 LOADERS_OF_TRAINING = 2
 """Training and validation each have their own loader processes; one set idles while the other works."""
 WORKER_BYTES = 120 * MIB
@@ -33,10 +34,6 @@ LEAST_TRAINING_BYTES = 512 * MIB
 the kernel ends it under a limit of 544 MiB, and it trains under 576 MiB."""
 MARGIN = 0.9
 """Share of the available memory that plans may fill."""
-WINDOW_PICTURE_FACTOR = 2
-"""A picture of the mosaic window is less than twice as long as the training size: up to this many times its area."""
-WINDOW_LAG = 32
-"""Samples between a picture and the first one that may share it; as in yolov9.data.window, which needs numpy."""
 EASILY = 0.5
 """Share of the memory that is left, up to which decoded pictures are kept without being asked for."""
 MOST_KEPT = 2 * MOST_PICTURES
@@ -145,7 +142,7 @@ def _needs(request: JobRequest, slots: int, workers: int, batch: BatchPlan, rank
     slot = slot_bytes(batch.batch_size, settings.imgsz)
     needs.append(Need(what="ring", size_bytes=ranks * slots * slot, reason=f"{slots} slots of {size_text(slot)}"))
     if isinstance(settings, TrainSettings):
-        val_slot = slot * VALIDATION_BATCH_FACTOR[on_gpu]
+        val_slot = slot * (VALIDATION_BATCH_FACTOR if on_gpu else 1)
         reason = f"{slots} slots of {size_text(val_slot)}"
         needs.append(Need(what="validation ring", size_bytes=slots * val_slot, reason=reason))
         needs.extend(_window(request, slots * batch.batch_size, ranks))
@@ -163,7 +160,7 @@ def _window(request: JobRequest, samples_at_a_time: int, ranks: int) -> Iterator
     window = mosaic_window(settings.mosaic_window, request.training_pictures)
     if window and not settings.rect and not settings.decode_again and settings.decode != "gpu":
         places = window + WINDOW_LAG + samples_at_a_time
-        size = ranks * places * WINDOW_PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
+        size = ranks * places * PICTURE_FACTOR * settings.imgsz * settings.imgsz * BYTES_PER_PIXEL
         yield Need(what="mosaic window", size_bytes=size, reason=f"{places} decoded pictures")
 
 

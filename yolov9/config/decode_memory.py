@@ -1,10 +1,7 @@
 """GPU memory that `--decode gpu` takes: read by the plan, which knows no PyTorch, and by the trainer."""
 
-BYTES_PER_PIXEL = 3
-LAG = 32
-"""Samples between a picture and the first one that may share it; as in yolov9.data.window, which needs numpy."""
-PICTURE_FACTOR = 2
-"""A decoded picture is less than twice as long as the training size, most are about as long: so many times its area."""
+from yolov9.config.loader_memory import BYTES_PER_PIXEL, PICTURE_FACTOR, WINDOW_LAG
+
 MOST_SOURCES = 8
 """Pictures of one sample: two mosaics of four."""
 LARGEST_FACTOR = 4
@@ -22,6 +19,6 @@ def picture_store_bytes(imgsz: int, window: int, batch: int) -> int:
         batch: samples that are drawn at a time.
     """
     square = imgsz * imgsz * BYTES_PER_PIXEL
-    kept = (window + LAG + batch) * PICTURE_FACTOR * square
+    kept = (window + WINDOW_LAG + batch) * PICTURE_FACTOR * square
     # One sample must find all of its pictures, and a gap at the end of the memory.
     return max(kept, (MOST_SOURCES + 1) * LARGEST_FACTOR * square)

@@ -5,7 +5,8 @@ from typing import Any
 
 NOMINAL_BATCH = 64
 """Optimisation batch of the published recipe: pictures per optimizer step."""
-
+DEFAULT_MODEL = "yolov9-s"
+"""Model that is trained when neither --cfg nor --weights names one."""
 
 FIND_LARGEST = -1
 """Micro-batch that is measured when the training starts: as many pictures as fit."""

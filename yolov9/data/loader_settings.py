@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from yolov9.config.loader_memory import RING_SLOTS
 from yolov9.config.recipe import Recipe
 from yolov9.config.stages import Stage, size_at
 from yolov9.data.drawing import drawing_bytes
@@ -54,7 +55,7 @@ class LoaderSettings:
     rank: int = 0
     world: int = 1
     """Number of this process, and of all trainer processes."""
-    slots: int = 4
+    slots: int = RING_SLOTS
     """Batches in the ring: prepared, being prepared, or in use."""
     timeout_s: float = 120.0
     """A worker that is longer than this at one sample is replaced."""

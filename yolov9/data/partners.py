@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from yolov9.config.loader_memory import WINDOW_LAG
 from yolov9.data.order import PictureOrder
-from yolov9.data.window import LAG
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Partners:
         """Returns the number of a picture."""
         if not self._window:
             return int(self._rng.integers(self._order.count))
-        number = self._own - LAG - 1 - int(self._rng.integers(self._window))
+        number = self._own - WINDOW_LAG - 1 - int(self._rng.integers(self._window))
         picture = self._order(*self._sequence.at(number))
         self.sequence_of[picture] = number
         return picture

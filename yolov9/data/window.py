@@ -2,8 +2,8 @@
 
 A mosaic needs four pictures. When its three partners come from those that other samples have just decoded, each picture
 is decoded about once an epoch instead of four times. Which ones they are follows from the order alone: a partner of the
-sample with sequence number s is the picture of one between `LAG + 1` and `LAG + window` before it. When it is not there
-any more, or not yet, it is decoded again: what a worker finds here changes the time, never the sample.
+sample with sequence number s is the picture of one between `WINDOW_LAG + 1` and `WINDOW_LAG + window` before it. When
+it is not there any more, or not yet, it is decoded again: what a worker finds here changes the time, never the sample.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from yolov9.config.loader_memory import WINDOW_LAG
 from yolov9.data.augment import Picture
 from yolov9.data.shared import round_up_to_page
 
-LAG = 32
-"""Partners are at least this many positions back: the nearer ones may still be in the hands of other workers."""
 CHANNELS = 3
 EMPTY = -1
 
@@ -43,7 +42,7 @@ def plan_window(window: int, samples_at_a_time: int, imgsz: int) -> WindowLayout
         imgsz: training size; there is room for pictures up to twice as long.
     """
     longest = 2 * imgsz
-    return WindowLayout(window + LAG + samples_at_a_time + 1, round_up_to_page(longest * longest * CHANNELS))
+    return WindowLayout(window + WINDOW_LAG + samples_at_a_time + 1, round_up_to_page(longest * longest * CHANNELS))
 
 
 class Window:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from yolov9.config.loader_memory import VALIDATION_BATCH_FACTOR
 from yolov9.config.picture_size import LARGEST_SCALE, rounded_size
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
@@ -24,7 +25,6 @@ from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.gpu_memory import gigabytes, memory_budget_bytes
-from yolov9.engine.loader_setup import VALIDATION_BATCH_FACTOR
 from yolov9.engine.out_of_memory import free_caches, is_out_of_memory, no_room
 from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext

@@ -1,5 +1,6 @@
 """What a training run asks of its two loaders."""
 
+from yolov9.config.loader_memory import RING_SLOTS, VALIDATION_BATCH_FACTOR
 from yolov9.config.small_data import mosaic_window
 from yolov9.data import DatasetIndex
 from yolov9.data.cache import plan_cache
@@ -10,8 +11,6 @@ from yolov9.engine.schedule import mosaic_off_epoch
 
 VALIDATION_PAD = 0.5
 """Border of rectangular validation batches, in strides; the published scores use it."""
-VALIDATION_BATCH_FACTOR = 2
-"""Validation keeps no activations for a backward pass, so twice the pictures fit."""
 
 
 def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSettings:
@@ -27,7 +26,7 @@ def train_loader_settings(context: RunContext, index: DatasetIndex) -> LoaderSet
         recipe=context.recipe,
         mode="train",
         rect=settings.rect,
-        slots=settings.prefetch or LoaderSettings.slots,
+        slots=settings.prefetch or RING_SLOTS,
         close_mosaic_from=mosaic_off_epoch(settings.epochs, settings.close_mosaic),
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,
@@ -61,7 +60,7 @@ def val_loader_settings(context: RunContext, index: DatasetIndex, train_index: D
         recipe=context.recipe,
         mode="val",
         rect=True,
-        slots=settings.prefetch or LoaderSettings.slots,
+        slots=settings.prefetch or RING_SLOTS,
         pad=VALIDATION_PAD,
         epochs=settings.epochs,
         timeout_s=settings.worker_timeout_s,

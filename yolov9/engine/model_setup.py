@@ -7,16 +7,13 @@ import torch
 from torch import nn
 
 from yolov9.config.environment import Environment
-from yolov9.config.settings import TrainSettings
+from yolov9.config.settings import DEFAULT_MODEL, TrainSettings
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.precision import Precision
 from yolov9.errors import UserError
 from yolov9.logs import LOG
 from yolov9.model import DetectionModel, build_model, read_checkpoint, transfer
-
-DEFAULT_MODEL = "yolov9-s"
-"""Model that is trained when neither --cfg nor --weights names one."""
 
 
 def make_model(

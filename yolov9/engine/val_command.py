@@ -21,6 +21,7 @@ from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.judge import Judge
 from yolov9.engine.label_rows import label_text
+from yolov9.engine.loader_setup import VALIDATION_PAD
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.read_split import read_split
 from yolov9.engine.result_folder import make_folder, not_writable
@@ -33,8 +34,6 @@ DEFAULT_BATCH = 32
 """Pictures per forward pass when nobody planned it; the default of the published script."""
 DEFAULT_WORKERS = 1
 """Loader processes when nobody planned their number."""
-VAL_PAD_STRIDES = 0.5
-"""Border of rectangular validation batches that the published scores were made with."""
 SPEED_TASK = "speed"
 """Value of --task that only measures time, on the pictures of `val`."""
 COCO_DATA_NAME = "coco.yaml"
@@ -127,7 +126,7 @@ def _loader_settings(settings: ValSettings, index: DatasetIndex, *, pin: bool) -
         seed=settings.seed,
         mode="val",
         rect=True,
-        pad=VAL_PAD_STRIDES,
+        pad=VALIDATION_PAD,
         epochs=1,
         pin=pin,
     )

@@ -5,13 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from entrypoint.plan.host_memory import WINDOW_LAG
+from yolov9.config.loader_memory import WINDOW_LAG
 from yolov9.config.recipe import Recipe
 from yolov9.data import reader
 from yolov9.data.loader import open_loader
 from yolov9.data.order import PictureOrder, sample_generator
 from yolov9.data.partners import Partners, Sequence
-from yolov9.data.window import LAG, Window, empty_heads, plan_window
+from yolov9.data.window import Window, empty_heads, plan_window
 
 
 def test_batches_are_identical_for_any_number_of_workers(settings, contents):
@@ -52,7 +52,7 @@ def partner_counts(window, count, samples):
 
 def test_partners_come_evenly_from_the_window():
     distances = partner_counts(window=10, count=1000, samples=1000)
-    assert sorted(distances) == list(range(LAG + 1, LAG + 11))
+    assert sorted(distances) == list(range(WINDOW_LAG + 1, WINDOW_LAG + 11))
     assert max(distances.values()) < 1.3 * 300
     assert min(distances.values()) > 0.7 * 300
 
@@ -88,7 +88,7 @@ def test_sequence_numbers_and_positions_belong_together(world):
 
 
 def test_each_picture_is_decoded_about_once_an_epoch(new_data_set, settings, monkeypatch):
-    """In this process, so that reads can be counted; the window begins to be of use after `LAG` samples."""
+    """In this process, so that reads can be counted; the window begins to be of use after `WINDOW_LAG` samples."""
 
     index, _ = new_data_set(60)
     reads = []
@@ -106,8 +106,8 @@ def test_each_picture_is_decoded_about_once_an_epoch(new_data_set, settings, mon
 def test_samples_in_the_making_never_share_a_place():
     layout = plan_window(8, 16, 64)
     for sample in range(100, 200):
-        in_use = {s % layout.places for s in range(sample - LAG - 8, sample + 1)}
-        assert len(in_use) == LAG + 9
+        in_use = {s % layout.places for s in range(sample - WINDOW_LAG - 8, sample + 1)}
+        assert len(in_use) == WINDOW_LAG + 9
         assert not in_use & {later % layout.places for later in range(sample + 1, sample + 17)}
 
 
@@ -132,7 +132,3 @@ def test_a_picture_larger_than_its_place_leaves_the_next_place_alone():
     kept = window.get(1, 7)
     assert kept is not None
     assert (kept == 5).all()
-
-
-def test_the_plan_of_the_memory_counts_the_same_lag() -> None:
-    assert WINDOW_LAG == LAG
