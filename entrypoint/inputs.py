@@ -1,27 +1,18 @@
 """Files a job names: found or refused before anything starts, without loading PyTorch."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 from entrypoint.options import nearest
 from entrypoint.request import JobRequest
+from yolov9.config.graph_names import find_graph, known_graphs
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import DEFAULT_MODEL, DetectSettings, TrainSettings, ValSettings
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.plan_record import PLAN_FILE
 from yolov9.errors import UserError
 from yolov9.read_watch import reading
-
-GRAPHS_DIR = Path(__file__).parents[1] / "yolov9" / "config" / "graphs"
-NARROW_SUFFIX = re.compile(r"-cls\d+$")
-"""`yolov9-t-cls80`: the graph `yolov9-t` with a given width of the class branch."""
-
-
-def graph_names() -> list[str]:
-    """Returns the names of the model graphs that come with the program."""
-    return sorted(path.stem for path in GRAPHS_DIR.glob("*.yaml"))
 
 
 def resolve_inputs(request: JobRequest) -> JobRequest:
@@ -63,14 +54,13 @@ def _model(request: JobRequest, weights: str) -> tuple[str, str]:
 
 
 def _graph(cfg: str) -> str:
-    path = Path(cfg)
-    stem = path.name.removesuffix(".yaml").removesuffix(".yml")
-    if path.is_file() or NARROW_SUFFIX.sub("", stem) in graph_names():
-        return stem
-    names = graph_names()
-    near = nearest(stem, names)
+    found = find_graph(cfg)
+    if found is not None:
+        return found.name
+    names = known_graphs()
+    near = nearest(Path(cfg).stem, names)
     raise UserError(
-        found=f"--cfg {cfg}: no such file and no model of that name",
+        found=f"--cfg {cfg}: no graph file and no model of that name",
         needed=f"a graph YAML or one of: {', '.join(names)}",
         remedy=f"--cfg {near or DEFAULT_MODEL}",
     )

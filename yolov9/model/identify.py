@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from yolov9.config.graph_names import NARROW_NAMES, known_graphs
 from yolov9.errors import ExitCode, UserError
 from yolov9.model.build import build_graph
 from yolov9.model.graph import DUAL_HEAD, SINGLE_HEAD, Graph, parse_graph
-from yolov9.model.graph_file import NARROW_NAMES, known_graphs, read_graph
+from yolov9.model.graph_file import read_graph
 from yolov9.model.head import default_class_width
 
 Shapes = Mapping[str, tuple[int, ...]]

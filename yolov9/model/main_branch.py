@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from yolov9.config.graph_names import known_graphs
 from yolov9.model.graph import DUAL_HEAD, IMAGE, SINGLE_HEAD, Graph, Row, parse_graph
-from yolov9.model.graph_file import known_graphs, read_graph
+from yolov9.model.graph_file import read_graph
 
 MAIN_HEAD_PARTS = {"cv2": "cv4", "cv3": "cv5", "dfl": "dfl2"}
 """Name of a part in a single head -> name of the main part in a dual head."""

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from yolov9.config.graph_names import known_graphs
 from yolov9.errors import ExitCode, UserError
 from yolov9.model import build_model
-from yolov9.model.graph_file import known_graphs, read_graph
+from yolov9.model.graph_file import read_graph
 
 
 def test_twelve_names_are_known() -> None:
