@@ -8,7 +8,7 @@ for name, score, box in zip(found.class_names, found.scores, found.boxes): ...
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,13 @@ from torch import Tensor
 from yolov9.config.picture_size import fitting_size
 from yolov9.data.index import SINGLE_CLASS_NAME
 from yolov9.data.letterbox import LetterboxPlan, letterbox
+from yolov9.engine.device_batch import to_unit_range
 from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
 from yolov9.logs import LOG
 from yolov9.model import DetectionModel, for_inference, load_weights
 from yolov9.ops import nms
-
-GREY_LEVELS = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,26 +101,24 @@ class StageTimes:
         return {"prepare": self.prepare_s / count, "model": self.model_s / count, "select": self.select_s / count}
 
 
-@dataclass
 class Detector:
     """A model that is ready to look at pictures.
 
     Args:
         weights: a checkpoint, or a model that is in memory already; it is copied, folded for inference.
         device: "" (a GPU, or else the CPU), "cpu", "0" …
-        options: how objects are looked for.
+        options: how objects are looked for; None: as `DetectorOptions` has them.
 
     Raises:
         UserError: no such weights or device, or a class number that the model does not have.
     """
 
-    weights: str | Path | DetectionModel
-    device: str = ""
-    options: DetectorOptions = field(default_factory=DetectorOptions)
-
-    def __post_init__(self) -> None:
-        self._device = resolve_device(self.device)
-        model = self.weights if isinstance(self.weights, DetectionModel) else load_weights(self.weights)
+    def __init__(
+        self, weights: str | Path | DetectionModel, device: str = "", options: DetectorOptions | None = None
+    ) -> None:
+        self.options = options or DetectorOptions()
+        self._device = resolve_device(device)
+        model = weights if isinstance(weights, DetectionModel) else load_weights(weights)
         self.names = (SINGLE_CLASS_NAME,) if self.options.single_class else tuple(model.names)
         self.stride = int(model.stride.max())
         self.times = StageTimes()
@@ -173,7 +170,7 @@ class Detector:
         """Network and selection for pictures of one shape; rows x1, y1, x2, y2, score, class in network pixels."""
         t0 = time.perf_counter()
         pixels = torch.from_numpy(np.stack(fitted)[:, :, :, ::-1].copy()).to(self._device)
-        batch = pixels.permute(0, 3, 1, 2).to(self._dtype).div_(GREY_LEVELS)
+        batch = to_unit_range(pixels, self._dtype)
         t1 = self._now()
         prediction = self._model(batch)
         t2 = self._now()

@@ -1,5 +1,7 @@
 """The detector as a Python object: right boxes for any picture size, whatever it is batched with."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import cv2
@@ -19,6 +21,16 @@ OPTIONS = DetectorOptions(imgsz=96, conf=0.3, max_det=20)
 @pytest.fixture(scope="module")
 def detector(weights: Path) -> Detector:
     return Detector(weights, "cpu", OPTIONS)
+
+
+def test_a_model_that_was_given_is_not_kept_beside_its_folded_copy(weights: Path) -> None:
+    model = load_weights(weights)
+    given = weakref.ref(model)
+    detector = Detector(model, "cpu", OPTIONS)
+    del model
+    gc.collect()
+    assert given() is None
+    assert detector.names
 
 
 def _noise(height: int, width: int, seed: int = 0) -> np.ndarray:
