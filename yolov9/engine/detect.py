@@ -13,7 +13,6 @@ from yolov9.data.sources import Source, open_source
 from yolov9.data.video import Frame
 from yolov9.engine.detect_output import DetectOutput, OutputOptions
 from yolov9.engine.detector import Detections, Detector, DetectorOptions
-from yolov9.engine.draw import DrawStyle
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.precision import resolve_device
@@ -151,11 +150,9 @@ def _output_options(settings: DetectSettings) -> OutputOptions:
         scores_in_label_files=settings.save_conf,
         crops=settings.save_crop,
         json_file=settings.save_json,
-        style=DrawStyle(
-            line_px=settings.line_thickness,
-            show_labels=not settings.hide_labels,
-            show_scores=not settings.hide_conf,
-        ),
+        line_px=settings.line_thickness,
+        show_labels=not settings.hide_labels,
+        show_scores=not settings.hide_conf,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from yolov9.data.video import Frame
 from yolov9.engine.detector import Detections, as_objects
-from yolov9.engine.draw import DrawStyle, draw_boxes
+from yolov9.engine.draw import draw_boxes
 from yolov9.engine.file_names import UniqueNames, safe_name
 from yolov9.engine.fonts import readable_names
 from yolov9.engine.label_rows import label_text
@@ -39,7 +39,12 @@ class OutputOptions:
     scores_in_label_files: bool = False
     crops: bool = False
     json_file: bool = False
-    style: DrawStyle = field(default_factory=DrawStyle)
+    line_px: int | None = None
+    """Width of box lines in pixels; None fits it to the picture."""
+    show_labels: bool = True
+    """Write the class name at each box."""
+    show_scores: bool = True
+    """Write the confidence after the class name."""
 
 
 class DetectOutput:
@@ -121,7 +126,7 @@ class DetectOutput:
     def _write_picture(self, frame: Frame, found: Detections, name: str) -> None:
         labels = [self._label(number, score) for number, score in zip(found.classes, found.scores, strict=True)]
         image = np.ascontiguousarray(frame.image)
-        draw_boxes(image, found.boxes, found.classes, labels, style=self._options.style)
+        draw_boxes(image, found.boxes, found.classes, labels, line_px=self._options.line_px)
         if frame.kind == "picture":
             suffix = Path(frame.origin).suffix
             write_picture(self.folder / (name + (suffix if suffix.lower() in WRITABLE_SUFFIXES else ".jpg")), image)
@@ -139,10 +144,9 @@ class DetectOutput:
             self._videos.clear()
 
     def _label(self, number: np.int64, score: np.float32) -> str:
-        style = self._options.style
-        if not style.show_labels:
+        if not self._options.show_labels:
             return ""
-        return f"{self._shown[number]} {score:.2f}" if style.show_scores else self._shown[number]
+        return f"{self._shown[number]} {score:.2f}" if self._options.show_scores else self._shown[number]
 
 
 class VideoFile:

@@ -3,7 +3,6 @@ costs the same as a rectangle.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import cv2
@@ -23,18 +22,6 @@ TEXT_PX, TEXT_PX_PER_LINE_PX = 7, 3
 """Size of the text: 10 pixels in a small picture, 13 at 640 x 480, and in proportion above."""
 
 Colour = tuple[int, int, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawStyle:
-    """How boxes look."""
-
-    line_px: int | None = None
-    """Width of the lines in pixels; None fits it to the picture."""
-    show_labels: bool = True
-    """Write the class name."""
-    show_scores: bool = True
-    """Write the confidence after the class name."""
 
 
 def class_colour(number: int) -> Colour:
@@ -62,7 +49,7 @@ def draw_boxes(
     classes: NDArray[np.int64],
     labels: Sequence[str],
     *,
-    style: DrawStyle | None = None,
+    line_px: int | None = None,
     fonts: FontSet | None = None,
 ) -> NDArray[np.uint8]:
     """Draws boxes with their labels into a picture, in place.
@@ -72,7 +59,7 @@ def draw_boxes(
         boxes: (n, 4) x1, y1, x2, y2 in pixels; parts outside the picture are cut.
         classes: (n,) class numbers, for the colours.
         labels: n texts; an empty text draws no label. See `fonts.readable_names`.
-        style: line width; None fits it to the picture.
+        line_px: width of the lines in pixels; None fits it to the picture.
         fonts: fonts to use; None takes those of this machine.
 
     Returns:
@@ -80,15 +67,16 @@ def draw_boxes(
     """
     height, width = image.shape[:2]
     fonts = fonts or machine_fonts()
-    line = (style or DrawStyle()).line_px or line_width(height, width)
+    line = line_px or line_width(height, width)
     size = TEXT_PX + TEXT_PX_PER_LINE_PX * line_width(height, width)
     # The most certain objects come first in the list and are drawn last, on top of the others.
     drawn = list(zip(_corners(boxes, height, width), classes, labels, strict=True))[::-1]
     for (x1, y1, x2, y2), number, _ in drawn:
         cv2.rectangle(image, (x1, y1), (x2, y2), class_colour(int(number)), line, cv2.LINE_AA)
-    for (x1, y1, _, y2), number, label in drawn:
+    for (x1, y1, _, _), number, label in drawn:
         if label:
-            _paste_label(image, label, (x1, y1, y2), line, size, class_colour(int(number)), fonts)
+            mask = _text_mask(tuple(fonts.runs(label)), size)
+            _paste_label(image, mask, (x1 - line // 2, y1), class_colour(int(number)))
     return image
 
 
@@ -99,21 +87,19 @@ def _corners(boxes: NDArray[np.float32], height: int, width: int) -> list[tuple[
     return [(int(a), int(b), int(c), int(d)) for a, b, c, d in points]
 
 
-def _paste_label(
-    image: NDArray[np.uint8],
-    label: str,
-    box: tuple[int, int, int],
-    line: int,
-    size: int,
-    colour: Colour,
-    fonts: FontSet,
-) -> None:
-    """Puts a label above the box, or inside it where the picture ends; it is moved left to stay in the picture."""
-    mask = _text_mask(tuple(fonts.runs(label)), size)
+def _paste_label(image: NDArray[np.uint8], mask: NDArray[np.uint8], corner_xy: tuple[int, int], colour: Colour) -> None:
+    """Puts a text above the top left corner of a box, or below it where the picture ends, and moves it left to stay in.
+
+    Args:
+        image: (H, W, 3) BGR, changed in place.
+        mask: (h, w), 255 where there is ink.
+        corner_xy: of the box.
+        colour: of the paper.
+    """
     tall, wide = min(mask.shape[0], image.shape[0]), min(mask.shape[1], image.shape[1])
     mask = mask[:tall, :wide]
-    left, top, _ = box
-    x = min(max(left - line // 2, 0), image.shape[1] - wide)
+    left, top = corner_xy
+    x = min(max(left, 0), image.shape[1] - wide)
     y = top - tall if top >= tall else min(top, image.shape[0] - tall)
     ink = np.array(text_colour(colour), np.float32)
     paper = np.array(colour, np.float32)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from yolov9.engine.draw import DrawStyle, class_colour, draw_boxes, line_width, text_colour
+from yolov9.engine.draw import class_colour, draw_boxes, line_width, text_colour
 from yolov9.engine.fonts import FontSet
 
 
 def _draw(label: str, box: list[float], fonts: FontSet | None = None, line: int | None = 2) -> np.ndarray:
     image = np.full((120, 160, 3), 114, np.uint8)
     boxes, classes = np.array([box], np.float32), np.array([3], np.int64)
-    return draw_boxes(image, boxes, classes, [label], style=DrawStyle(line_px=line), fonts=fonts)
+    return draw_boxes(image, boxes, classes, [label], line_px=line, fonts=fonts)
 
 
 def test_the_box_has_the_colour_of_its_class_and_an_untouched_inside():
@@ -56,7 +56,7 @@ def test_no_boxes_leave_the_picture_as_it_is():
 def test_the_first_box_is_drawn_on_top():
     image = np.zeros((60, 60, 3), np.uint8)
     boxes = np.array([[10, 30, 50, 50], [10, 30, 50, 50]], np.float32)
-    draw_boxes(image, boxes, np.array([1, 2]), ["", ""], style=DrawStyle(line_px=3))
+    draw_boxes(image, boxes, np.array([1, 2]), ["", ""], line_px=3)
     assert tuple(image[30, 30]) == class_colour(1)
 
 
