@@ -48,8 +48,6 @@ def supervise(
     command: Sequence[str],
     variables: Mapping[str, str] | None = None,
     defaults: Mapping[str, str] | None = None,
-    *,
-    root: str = "/",
 ) -> Ending:
     """Runs a program in a process group of its own until it ends; nothing of the group is left behind.
 
@@ -57,9 +55,8 @@ def supervise(
         command: program and arguments.
         variables: changes to the environment.
         defaults: variables that are set where there is none of that name.
-        root: root folder of the memory counters.
     """
-    tree = open_tree(root)
+    tree = open_tree()
     before = read_oom_counters(tree).kills or 0
     _adopt_orphans()
     with _Forwarding() as forwarding:

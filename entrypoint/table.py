@@ -12,7 +12,7 @@ DOES_NOT_FIT = "DOES NOT FIT"
 """Mark of a resource that the plan asks too much of."""
 
 
-def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Returns rows in columns as wide as their longest cell; the last column is not padded."""
     if not rows:
         return ""
@@ -20,7 +20,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
     lines = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        lines.append((indent + GAP.join([*cells, row[-1]])).rstrip())
+        lines.append(GAP.join([*cells, row[-1]]).rstrip())
     return "\n".join(lines)
 
 

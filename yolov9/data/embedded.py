@@ -17,19 +17,20 @@ from yolov9.logs import LOG
 
 VERSION = 1
 """Changes whenever the pictures change."""
+SEED = 0
 PICTURES = {"train": 320, "val": 80}
 """Pictures per split."""
 _JPEG_QUALITY = 92
 _COMPLETE = "complete"  # marker: written last
 
 
-def embedded_dataset(environment: Environment, seed: int = 0) -> Path:
+def embedded_dataset(environment: Environment) -> Path:
     """Returns the data.yaml of the embedded data set, generating it in the cache or temporary folder if need be.
 
     Raises:
         UserError: neither folder is writable.
     """
-    name = f"embedded-v{VERSION}-seed{seed}"
+    name = f"embedded-v{VERSION}-seed{SEED}"
     parents = [folder / "datasets" for folder in (environment.cache_dir,) if folder]
     parents.append(environment.temporary_dir / f"yolov9-{os.getuid()}")
     for parent in parents:
@@ -38,7 +39,7 @@ def embedded_dataset(environment: Environment, seed: int = 0) -> Path:
     problems = []
     for parent in parents:
         try:
-            return generate_embedded(parent / name, seed)
+            return generate_embedded(parent / name)
         except OSError as error:
             problems.append(f"{parent}: {error.strerror}")
     raise UserError(
@@ -49,7 +50,7 @@ def embedded_dataset(environment: Environment, seed: int = 0) -> Path:
     )
 
 
-def generate_embedded(folder: Path, seed: int = 0, pictures: dict[str, int] | None = None) -> Path:
+def generate_embedded(folder: Path, seed: int = SEED, pictures: dict[str, int] | None = None) -> Path:
     """Generates the data set into a folder, complete or not at all, and returns its data.yaml.
 
     Args:

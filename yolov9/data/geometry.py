@@ -147,10 +147,10 @@ def warp_boxes(boxes: Floats, matrix: Floats, out_hw: tuple[int, int]) -> Floats
     return clip_to_picture(enclosing, out_hw[1], out_hw[0]).astype(np.float64)
 
 
-def resample_outline(polygon: Floats, count: int = POLYGON_POINTS) -> Floats:
-    """Returns `count` points (count, 2) along the closed outline, evenly spaced in vertex number."""
+def resample_outline(polygon: Floats) -> Floats:
+    """Returns `POLYGON_POINTS` points (k, 2) along the closed outline, evenly spaced in vertex number."""
     closed = np.concatenate((polygon, polygon[:1]))
-    place = np.linspace(0, len(polygon), count)
+    place = np.linspace(0, len(polygon), POLYGON_POINTS)
     start = np.minimum(place.astype(np.intp), len(polygon) - 1)
     return np.asarray(closed[start] + (closed[start + 1] - closed[start]) * (place - start)[:, None])
 

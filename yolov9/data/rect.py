@@ -12,8 +12,6 @@ class RectBatches:
 
     order: NDArray[np.int64]
     """(N,) picture numbers, widest first."""
-    batch_index: NDArray[np.int64]
-    """(N,) batch of each place in `order`."""
     shapes_hw: NDArray[np.int64]
     """(batches, 2) height and width in pixels, multiples of the stride."""
 
@@ -32,7 +30,6 @@ def plan_rect_batches(
     """
     aspect = sizes_wh[:, 1] / sizes_wh[:, 0]  # height / width
     order = np.argsort(aspect, kind="stable")
-    batch_index = np.arange(len(order)) // batch_size
     aspect = aspect[order]
     shapes = []
     for start in range(0, len(order), batch_size):
@@ -41,4 +38,4 @@ def plan_rect_batches(
         width = 1 / lowest if lowest > 1 else 1.0
         shapes.append((height, width))
     scaled = np.array(shapes, np.float64).reshape(-1, 2) * imgsz / stride + pad
-    return RectBatches(order, batch_index, np.ceil(scaled).astype(np.int64) * stride)
+    return RectBatches(order, np.ceil(scaled).astype(np.int64) * stride)

@@ -122,15 +122,12 @@ class LiveStreams:
     Args:
         addresses: stream addresses or camera numbers.
         vid_stride: use every N-th frame.
-        reconnect_waits_s: pauses before a broken stream is opened again.
 
     Raises:
         VideoError: one of them cannot be opened.
     """
 
-    def __init__(
-        self, addresses: list[str], vid_stride: int = 1, reconnect_waits_s: tuple[float, ...] = RECONNECT_WAITS_S
-    ) -> None:
+    def __init__(self, addresses: list[str], vid_stride: int = 1) -> None:
         self.skipped: list[str] = []
         self.total: int | None = None
         self._changed = threading.Condition()
@@ -138,7 +135,7 @@ class LiveStreams:
         self._streams: list[_LiveStream] = []
         try:
             for address in addresses:
-                stream = _LiveStream(address, vid_stride, reconnect_waits_s, self._changed, self._stop)
+                stream = _LiveStream(address, vid_stride, self._changed, self._stop)
                 self._streams.append(stream)
         except VideoError:
             self.close()
@@ -180,11 +177,10 @@ class _LiveStream:
         self,
         address: str,
         vid_stride: int,
-        waits_s: tuple[float, ...],
         changed: threading.Condition,
         stop: threading.Event,
     ) -> None:
-        self._address, self._vid_stride, self._waits_s = address, vid_stride, waits_s
+        self._address, self._vid_stride = address, vid_stride
         self._changed, self._stop = changed, stop
         self._capture = _open(address)
         self.fps = _frame_rate(self._capture) / vid_stride
@@ -212,7 +208,7 @@ class _LiveStream:
     def _run(self) -> None:
         try:
             self._read_all()
-            for wait_s in self._waits_s if self._may_come_back() else ():
+            for wait_s in RECONNECT_WAITS_S if self._may_come_back() else ():
                 if self._stop.wait(wait_s):
                     break
                 LOG.warning("%s: broke off, opening it again", mask_password(self._address))

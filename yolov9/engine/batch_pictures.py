@@ -17,6 +17,8 @@ LONGEST_SIDE_PX = 1920
 """The whole mosaic is scaled down to this."""
 
 JPEG_QUALITY = 92
+SHOWN_FROM = 0.25
+"""Score above which a detection is drawn."""
 GRID_PX = 2
 GRID_GREY = 255
 
@@ -42,8 +44,6 @@ def draw_predictions(
     detections: Sequence[NDArray[np.float32]],
     names: Sequence[str],
     picture: Path,
-    *,
-    conf: float = 0.25,
 ) -> Path:
     """Draws a batch with the boxes of the model (val_batch*_pred.jpg).
 
@@ -52,9 +52,8 @@ def draw_predictions(
         detections: per image (n, 6) x1, y1, x2, y2, score, class in pixels of the image given.
         names: class names.
         picture: JPEG file to write.
-        conf: weaker detections are not drawn.
     """
-    kept = [rows[rows[:, 4] > conf] for rows in detections]
+    kept = [rows[rows[:, 4] > SHOWN_FROM] for rows in detections]
     return _draw(images, [rows[:, [0, 1, 2, 3, 5, 4]] for rows in kept], names, picture)
 
 

@@ -16,14 +16,10 @@ class ConfusionMatrix:
 
     Args:
         classes: number of classes.
-        confidence: smallest score, exclusive.
-        overlap: smallest IoU, exclusive.
     """
 
-    def __init__(self, classes: int, confidence: float = CONFIDENCE, overlap: float = OVERLAP) -> None:
+    def __init__(self, classes: int) -> None:
         self.classes = classes
-        self.confidence = confidence
-        self.overlap = overlap
         self.counts = np.zeros((classes + 1, classes + 1), np.int64)
 
     def add(self, detections: FloatArray, labels: FloatArray) -> None:
@@ -33,7 +29,7 @@ class ConfusionMatrix:
             detections: (n, 6) left, top, right, bottom, score, class.
             labels: (m, 5) class, left, top, right, bottom.
         """
-        detections = detections[detections[:, 4] > self.confidence]
+        detections = detections[detections[:, 4] > CONFIDENCE]
         found = detections[:, 5].astype(np.int64)
         true = labels[:, 0].astype(np.int64)
         partner = self._partners(detections[:, :4], labels[:, 1:])
@@ -55,7 +51,7 @@ class ConfusionMatrix:
         wanted = overlaps.argmax(1)
         strength = overlaps[np.arange(len(boxes)), wanted]
         order = np.argsort(-strength, kind="stable")
-        order = order[strength[order] > self.overlap]
+        order = order[strength[order] > OVERLAP]
         _, first = np.unique(wanted[order], return_index=True)
         winners = order[first]
         partner[winners] = wanted[winners]

@@ -28,14 +28,14 @@ class ModelEma(Generic[ModelType]):
 
     Args:
         model: the trained model; a copy of it is the starting point.
-        updates: number of updates done before, after a resume.
         flat: the memory of the model's trained parameters, when they lie in one vector; the average's then do too, and
             are updated by one kernel.
     """
 
-    def __init__(self, model: ModelType, updates: int = 0, flat: FlatParameters | None = None) -> None:
+    def __init__(self, model: ModelType, flat: FlatParameters | None = None) -> None:
         self.model: ModelType = copy.deepcopy(model).eval().requires_grad_(False)
-        self.updates = updates
+        self.updates = 0
+        """Done so far; a resumed run sets it."""
         together = {} if flat is None else {name: p for name, p in model.named_parameters() if flat.holds(p)}
         self._sources, self._averages = _float_tensors(model, together), _float_tensors(self.model, together)
         if flat is not None:

@@ -8,11 +8,13 @@ LONGEST_NAME_BYTES = 180
 """File systems allow 255 bytes; frame numbers and suffixes are added to this."""
 
 HASH_CHARACTERS = 8
+UNNAMED = "unnamed"
+"""Name for a text of which nothing is left."""
 FORBIDDEN = frozenset('/\\:*?"<>|')
 """Separators, and what Windows and network shares refuse."""
 
 
-def safe_name(text: str, otherwise: str = "unnamed") -> str:
+def safe_name(text: str) -> str:
     """Returns a single path component that is close to a text and can be a file or folder name anywhere.
 
     Separators and control characters become `_`; leading and trailing dots and spaces go, so that `..` cannot lead out
@@ -20,10 +22,9 @@ def safe_name(text: str, otherwise: str = "unnamed") -> str:
 
     Args:
         text: any text, also with undecodable bytes.
-        otherwise: name for a text of which nothing is left.
     """
     clean = "".join("_" if char in FORBIDDEN or unicodedata.category(char) == "Cc" else char for char in text)
-    clean = clean.strip(". ") or otherwise
+    clean = clean.strip(". ") or UNNAMED
     data = clean.encode("utf-8", "surrogateescape")
     if len(data) <= LONGEST_NAME_BYTES:
         return clean

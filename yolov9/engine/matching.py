@@ -23,8 +23,8 @@ def box_overlaps(first: FloatArray, second: FloatArray) -> FloatArray:
     return result
 
 
-def match_detections(detections: FloatArray, labels: FloatArray, levels: FloatArray = IOU_LEVELS) -> NDArray[np.bool_]:
-    """Marks the right detections of one picture at each overlap level.
+def match_detections(detections: FloatArray, labels: FloatArray) -> NDArray[np.bool_]:
+    """Marks the right detections of one picture at each overlap of `IOU_LEVELS`.
 
     A detection claims the label of its class that it overlaps most. A label that several detections claim goes to the
     one that comes first in the list, not to the one with the best overlap: the rule of YOLOv9's published scores.
@@ -32,19 +32,18 @@ def match_detections(detections: FloatArray, labels: FloatArray, levels: FloatAr
     Args:
         detections: (n, 6) left, top, right, bottom, score, class; best score first.
         labels: (m, 5) class, left, top, right, bottom.
-        levels: overlaps that count as a match, at least.
 
     Returns:
         (n, levels) bool.
     """
     number = len(detections)
     if number == 0 or len(labels) == 0:
-        return np.zeros((number, len(levels)), np.bool_)
+        return np.zeros((number, len(IOU_LEVELS)), np.bool_)
     overlaps = box_overlaps(detections[:, :4], labels[:, 1:])
     overlaps[detections[:, 5:6] != labels[None, :, 0]] = -1
     claimed = overlaps.argmax(1)
-    enough = overlaps[np.arange(number), claimed][:, None] >= levels
-    first = np.full((len(labels), len(levels)), number)
+    enough = overlaps[np.arange(number), claimed][:, None] >= IOU_LEVELS
+    first = np.full((len(labels), len(IOU_LEVELS)), number)
     row, level = enough.nonzero()
     np.minimum.at(first, (claimed[row], level), row)
     right: NDArray[np.bool_] = enough & (first[claimed] == np.arange(number)[:, None])

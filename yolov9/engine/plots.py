@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from yolov9.engine.draw import class_colour
-from yolov9.engine.fonts import FontSet, machine_fonts, readable_names
+from yolov9.engine.fonts import machine_fonts, readable_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,15 @@ MOST_NAMED_CLASSES = 90
 
 MOST_CELL_NUMBERS = 30
 """With more classes than this no numbers are written into the confusion matrix."""
+
+MOST_OUTLINES = 500
+"""Boxes of labels that are drawn around a common centre, spread over all of them."""
+
+MOST_FONTS = 8
+"""Font files that matplotlib is told about: it opens each of them."""
+
+LEAST_PART = 0.005
+"""Cells of the confusion matrix below this part of their column stay empty: their number would be 0.00."""
 
 SMOOTHING_PART = 0.1
 """Width of the running mean in `results.png`, as a part of the epochs."""
@@ -136,10 +145,10 @@ def draw_confusion(matrix: NDArray[np.floating], names: Sequence[str], picture: 
     count = len(names)
     side = float(np.clip(3 + 0.35 * count, 5, 14))
     figure, (axis,) = _figure(1, 1, side + 1.5, side)
-    image = axis.imshow(np.where(parts < 0.005, np.nan, parts), cmap="Blues", vmin=0, vmax=1)
+    image = axis.imshow(np.where(parts < LEAST_PART, np.nan, parts), cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03)
     if count <= MOST_CELL_NUMBERS:
-        for row, column in np.argwhere(parts >= 0.005):
+        for row, column in np.argwhere(parts >= LEAST_PART):
             colour = "white" if parts[row, column] > 0.5 else "black"
             axis.text(column, row, f"{parts[row, column]:.2f}", ha="center", va="center", fontsize=7, color=colour)
     if count <= MOST_NAMED_CLASSES:
@@ -175,11 +184,11 @@ def draw_labels(labels: NDArray[np.floating], names: Sequence[str], picture: Pat
     return _save(figure, picture)
 
 
-def _draw_outlines(axis: "Axes", labels: NDArray[np.floating], most: int = 500) -> None:
+def _draw_outlines(axis: "Axes", labels: NDArray[np.floating]) -> None:
     """Draws boxes of the labels around a common centre."""
     from matplotlib.collections import PolyCollection
 
-    some = labels[:: max(1, len(labels) // most)]
+    some = labels[:: max(1, len(labels) // MOST_OUTLINES)]
     corners = 0.5 + some[:, None, 3:5] / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
     colours = [_rgb(int(number)) for number in some[:, 0]]
     # All in one: hundreds of patches take longer than the rest of the picture.
@@ -234,15 +243,11 @@ def _matplotlib() -> Callable[..., "Figure"]:
     from matplotlib.figure import Figure
 
     families = ["DejaVu Sans"]
-    for path in _script_fonts(machine_fonts()):
+    for path in machine_fonts().paths[:MOST_FONTS]:
         font_manager.fontManager.addfont(str(path))
         families.append(font_manager.FontProperties(fname=str(path)).get_name())
     matplotlib.rcParams["font.family"] = list(dict.fromkeys(families))
     return Figure
-
-
-def _script_fonts(fonts: FontSet, most: int = 8) -> list[Path]:
-    return list(fonts.paths[:most])
 
 
 def _save(figure: "Figure", picture: Path) -> Path:

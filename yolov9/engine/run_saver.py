@@ -23,19 +23,17 @@ class RunSaver:
     Args:
         session: the run.
         writer: writes one file after the other in the background.
-        clock: seconds, monotonic.
     """
 
-    def __init__(self, session: Session, writer: CheckpointWriter, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, session: Session, writer: CheckpointWriter) -> None:
         self._session = session
         self._writer = writer
-        self._clock = clock
-        self._saved_at = clock()
+        self._saved_at = time.monotonic()
 
     def due(self) -> bool:
         """Tells whether it is time for a checkpoint inside the epoch."""
         settings = self._session.context.settings
-        return not settings.nosave and self._clock() - self._saved_at >= settings.save_minutes * SECONDS_PER_MINUTE
+        return not settings.nosave and time.monotonic() - self._saved_at >= settings.save_minutes * SECONDS_PER_MINUTE
 
     def save_last(self, *, final: bool = False) -> None:
         """Writes last.pt in the background.
@@ -46,7 +44,7 @@ class RunSaver:
         Raises:
             UserError: a weight is not a finite number; nothing is written.
         """
-        self._saved_at = self._clock()
+        self._saved_at = time.monotonic()
         context = self._session.context
         if not context.ranks.is_first or (context.settings.nosave and not final):
             return

@@ -106,7 +106,8 @@ def test_adam_keeps_its_first_beta_while_momentum_warms_up() -> None:
 
 def test_the_average_follows_weights_and_statistics_and_leaves_counters() -> None:
     model = small_model()
-    ema = ModelEma(model, updates=100_000)
+    ema = ModelEma(model)
+    ema.updates = 100_000
     with torch.no_grad():
         for value in model.state_dict().values():
             value.add_(10 if value.is_floating_point() else 7)
