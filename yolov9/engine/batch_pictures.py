@@ -14,7 +14,10 @@ MOST_TILES = 16
 """Pictures of a batch that are shown."""
 
 LONGEST_SIDE_PX = 1920
-"""The whole mosaic is scaled down to this."""
+"""The whole mosaic is not larger than this."""
+
+SMALLEST_TILE_PX = 320
+"""Smaller pictures are enlarged to this longer side: names of a readable size would hide what they are about."""
 
 JPEG_QUALITY = 92
 SHOWN_FROM = 0.25
@@ -64,11 +67,13 @@ def _draw(images: NDArray[np.uint8], rows: Sequence[NDArray[np.float32]], names:
     columns = int(np.ceil(np.sqrt(count)))
     lines = int(np.ceil(count / columns))
     height, width = images.shape[1:3]
-    scale = min(1.0, LONGEST_SIDE_PX / (columns * width), LONGEST_SIDE_PX / (lines * height))
+    enlarged = max(1.0, SMALLEST_TILE_PX / max(height, width))
+    scale = min(enlarged, LONGEST_SIDE_PX / (columns * width), LONGEST_SIDE_PX / (lines * height))
+    way = cv2.INTER_AREA if scale <= 1 else cv2.INTER_LINEAR
     tile_h, tile_w = max(1, round(height * scale)), max(1, round(width * scale))
     canvas = np.full((lines * tile_h, columns * tile_w, 3), GRID_GREY, np.uint8)
     for index in range(count):
-        tile = cv2.resize(images[index][:, :, ::-1], (tile_w, tile_h), interpolation=cv2.INTER_AREA)
+        tile = cv2.resize(images[index][:, :, ::-1], (tile_w, tile_h), interpolation=way)
         boxes = rows[index][:, :4] * np.array([tile_w / width, tile_h / height] * 2, np.float32)
         labels = [_label(shown, row) for row in rows[index]]
         draw_boxes(tile, boxes, rows[index][:, 4].astype(np.int64), labels)

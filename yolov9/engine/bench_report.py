@@ -120,6 +120,7 @@ def draw_table(rows: Sequence[Measured], folder: Path) -> Path:
     axis.set_ylabel("pictures a second")
     axis.set_ylim(0, ROOM_ABOVE * max(row.samples_s for row in rows) or None)
     axis.set_xticks(sorted({row.workers for row in rows}))
+    axis.grid(alpha=0.3)
     axis.legend()
     path = folder / PICTURE_FILE
     figure.savefig(path, dpi=120)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from yolov9.data.loader import Batch
 from yolov9.engine.batch_pictures import draw_predictions, draw_targets
@@ -107,12 +108,12 @@ def draw_diagrams(result: ValidationResult, names: Sequence[str], folder: Path) 
     shown = [names[number] for number in scores.classes]
     axis = np.linspace(0, 1, scores.precision_curve.shape[1])
     by_confidence = (
-        ("P_curve.png", scores.precision_curve, "precision"),
-        ("R_curve.png", scores.recall_curve, "recall"),
-        ("F1_curve.png", scores.f1_curve, "F1"),
+        ("P_curve.png", scores.precision_curve, "precision", ""),
+        ("R_curve.png", scores.recall_curve, "recall", ""),
+        ("F1_curve.png", scores.f1_curve, "F1", best_note(axis, scores.f1_curve)),
     )
-    for file, curve, label in by_confidence:
-        draw_curve(axis, curve, shown, folder / file, x_label="confidence", y_label=label)
+    for file, curve, label, note in by_confidence:
+        draw_curve(axis, curve, shown, folder / file, x_label="confidence", y_label=label, mean_note=note)
     draw_curve(
         axis,
         scores.precision_by_recall,
@@ -120,7 +121,20 @@ def draw_diagrams(result: ValidationResult, names: Sequence[str], folder: Path) 
         folder / "PR_curve.png",
         x_label="recall",
         y_label="precision",
-        notes=[f"{value:.3f}" for value in scores.average_precision[:, 0]],
+        notes=[f"AP50 {value:.3f}" for value in scores.average_precision[:, 0]],
         mean_note=f"mAP50 {scores.map50:.3f}",
     )
     draw_confusion(result.confusion.counts.astype(np.float64), names, folder / "confusion_matrix.png")
+
+
+def best_note(confidence: NDArray[np.floating], curves: NDArray[np.floating]) -> str:
+    """Says where the mean of curves is highest, which is a confidence to detect with.
+
+    Args:
+        confidence: (k,) horizontal axis.
+        curves: (n, k) one per class; n may be 0, and the text is then empty.
+    """
+    if not len(curves):
+        return ""
+    mean = curves.mean(0)
+    return f"best {mean.max():.2f} at {confidence[mean.argmax()]:.2f}"

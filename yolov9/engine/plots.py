@@ -41,8 +41,18 @@ MOST_FONTS = 8
 LEAST_PART = 0.005
 """Cells of the confusion matrix below this part of their column stay empty: their number would be 0.00."""
 
+MOST_LYING_CHARACTERS = 60
+"""Characters of size 8 that fit side by side under the bars; names that need more stand on end."""
+
 SMOOTHING_PART = 0.1
 """Width of the running mean in `results.png`, as a part of the epochs."""
+
+PALE, STRONG = "#8fb3d9", "#d1495b"
+"""Colours of single epochs and of what is looked at first, in `results.png`."""
+
+WIDE_RANGE = 100
+"""A loss whose largest value is more than so many times its smallest one is drawn on a logarithmic scale: a model that
+is hardly trained can have a huge validation loss, beside which the rest would be a flat line."""
 
 RESULT_COLUMNS = (
     "train/box_loss",
@@ -74,12 +84,32 @@ def draw_results(csv_path: Path, picture: Path | None = None) -> Path:
     figure, axes = _figure(2, 5, 2.6, 2.4)
     for axis, name in zip(axes, RESULT_COLUMNS, strict=True):
         values = columns.get(name, np.zeros(0))
-        epochs = columns.get("epoch", np.arange(len(values)))[: len(values)]
-        axis.plot(epochs, values, ".-", color="#8fb3d9", linewidth=1, markersize=3)
-        axis.plot(epochs, _running_mean(values), color="#d1495b", linewidth=1.6)
+        # The table counts from 0, as the original does; people and the log count from 1.
+        epochs = columns.get("epoch", np.arange(float(len(values))))[: len(values)] + 1
+        _draw_course(axis, epochs, values, score=name.startswith("metrics/"))
         axis.set_title(name, fontsize=9)
-        axis.grid(alpha=0.3)
+    for axis in axes[5:]:
+        axis.set_xlabel("epoch")
+    if len(axes[0].lines) > 1:
+        axes[0].legend(["each epoch", "running mean"], fontsize=8)
     return _save(figure, picture)
+
+
+def _draw_course(axis: "Axes", epochs: NDArray[np.float64], values: NDArray[np.float64], *, score: bool) -> None:
+    """Draws a column over the epochs, and its running mean where that differs; a score of 0 lies at the bottom."""
+    from matplotlib.ticker import MaxNLocator
+
+    mean = _running_mean(values)
+    axis.plot(epochs, values, ".-", color=PALE if mean is not values else STRONG, linewidth=1, markersize=3)
+    if mean is not values:
+        axis.plot(epochs, mean, color=STRONG, linewidth=1.6)
+    finite = values[np.isfinite(values)]
+    if score:
+        axis.set_ylim(bottom=-0.03 * axis.get_ylim()[1])
+    elif len(finite) and 0 < finite.min() < finite.max() / WIDE_RANGE:
+        axis.set_yscale("log")
+    axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    axis.grid(alpha=0.3)
 
 
 def read_results(csv_path: Path) -> dict[str, NDArray[np.float64]]:
@@ -144,9 +174,9 @@ def draw_confusion(matrix: NDArray[np.floating], names: Sequence[str], picture: 
     parts = matrix / np.maximum(matrix.sum(0, keepdims=True), 1)
     count = len(names)
     side = float(np.clip(3 + 0.35 * count, 5, 14))
-    figure, (axis,) = _figure(1, 1, side + 1.5, side)
+    figure, (axis,) = _figure(1, 1, side + 1.5, side, layout="compressed")
     image = axis.imshow(np.where(parts < LEAST_PART, np.nan, parts), cmap="Blues", vmin=0, vmax=1)
-    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03)
+    figure.colorbar(image, ax=axis, fraction=0.046, pad=0.03, label="part of the column's objects")
     if count <= MOST_CELL_NUMBERS:
         for row, column in np.argwhere(parts >= LEAST_PART):
             colour = "white" if parts[row, column] > 0.5 else "black"
@@ -154,7 +184,7 @@ def draw_confusion(matrix: NDArray[np.floating], names: Sequence[str], picture: 
     if count <= MOST_NAMED_CLASSES:
         labels = [*_plain(names), "background"]
         _tick_names(axis, labels)
-    axis.set(xlabel="true class", ylabel="predicted class", title="Confusion matrix, parts of each true class")
+    axis.set(xlabel="true class", ylabel="predicted class", title="Confusion matrix")
     return _save(figure, picture)
 
 
@@ -168,18 +198,22 @@ def draw_labels(labels: NDArray[np.floating], names: Sequence[str], picture: Pat
     """
     figure, (bars, boxes, centres, sizes) = _figure(2, 2, 4.6, 3.9)
     counts = np.bincount(labels[:, 0].astype(int), minlength=len(names)) if len(labels) else np.zeros(len(names))
-    bars.bar(range(len(counts)), counts, color=[_rgb(number) for number in range(len(counts))])
+    columns = bars.bar(range(len(counts)), counts, color=[_rgb(number) for number in range(len(counts))])
     bars.set(ylabel="objects", title="objects per class")
+    if len(names) <= MOST_LEGEND_CLASSES:
+        bars.bar_label(columns, fontsize=8)
     if len(names) <= MOST_NAMED_CLASSES:
-        bars.set_xticks(range(len(names)), _plain(names), rotation=90 if len(names) > 4 else 0, fontsize=8)
+        shown = _plain(names)
+        upright = len(shown) * max(map(len, shown), default=0) <= MOST_LYING_CHARACTERS
+        bars.set_xticks(range(len(shown)), shown, rotation=0 if upright else 90, fontsize=8)
         _no_formulas(bars)
     _draw_outlines(boxes, labels)
     for axis, (first, second), words in (
-        (centres, (1, 2), ("centre x", "centre y")),
-        (sizes, (3, 4), ("width", "height")),
+        (centres, (1, 2), ("centre x, part of the width", "centre y, part of the height", "centres of the boxes")),
+        (sizes, (3, 4), ("width, part of the picture", "height, part of the picture", "sizes of the boxes")),
     ):
         axis.hist2d(labels[:, first], labels[:, second], bins=50, range=((0, 1), (0, 1)), cmap="Blues", cmin=1, vmin=0)
-        axis.set(xlabel=words[0], ylabel=words[1])
+        axis.set(xlabel=words[0], ylabel=words[1], title=words[2])
     centres.invert_yaxis()
     return _save(figure, picture)
 
@@ -192,9 +226,9 @@ def _draw_outlines(axis: "Axes", labels: NDArray[np.floating]) -> None:
     corners = 0.5 + some[:, None, 3:5] / 2 * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
     colours = [_rgb(int(number)) for number in some[:, 0]]
     # All in one: hundreds of patches take longer than the rest of the picture.
-    outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.4)
+    outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.5, alpha=0.25)
     axis.add_collection(outlines, autolim=False)
-    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title="box shapes", xticks=[], yticks=[])
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title="boxes around a common centre", xticks=[], yticks=[])
 
 
 def _tick_names(axis: "Axes", labels: Sequence[str]) -> None:
@@ -225,10 +259,12 @@ def _plain(names: Sequence[str]) -> list[str]:
     return ["".join("□" if char in fonts.missing(name) else char for char in name) for name in readable_names(names)]
 
 
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
-    """Makes a figure of rows x columns axes, each width x height inches."""
+def _figure(
+    rows: int, columns: int, width: float, height: float, layout: str = "constrained"
+) -> tuple["Figure", list["Axes"]]:
+    """Makes a figure of rows x columns axes, each width x height inches; "compressed" suits axes of a fixed shape."""
     new_figure = _matplotlib()
-    figure = new_figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = new_figure(figsize=(width * columns, height * rows), layout=layout)
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.ravel())
 

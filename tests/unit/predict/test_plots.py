@@ -1,6 +1,7 @@
 """Diagrams: files come out, names are shown as they are, nothing warns."""
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from yolov9.engine import plots
 from yolov9.engine.batch_pictures import draw_predictions, draw_targets
+from yolov9.engine.final_validation import best_note
 
 ODD_NAMES = ["RBC", "白细胞", "_hidden_", "$\\frac{x}$", "हाथी", "{0} %s\nx"]
 
@@ -35,6 +37,26 @@ def test_short_and_damaged_tables_are_drawn(text: str, tmp_path: Path):
     assert plots.draw_results(tmp_path / "results.csv") == tmp_path / "results.png"
 
 
+def test_a_loss_with_a_peak_is_drawn_on_a_logarithmic_scale_and_a_score_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, picture: drawn.extend(figure.axes) or picture)
+    (tmp_path / "results.csv").write_text("epoch,val/cls_loss,metrics/recall\n0,1800,0.001\n1,4,0.2\n2,1,0.9\n")
+    plots.draw_results(tmp_path / "results.csv")
+    axes = dict(zip(plots.RESULT_COLUMNS, drawn, strict=True))
+    assert axes["val/cls_loss"].get_yscale() == "log"
+    assert axes["metrics/recall"].get_yscale() == "linear"
+
+
+def test_results_count_epochs_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, picture: drawn.extend(figure.axes) or picture)
+    (tmp_path / "results.csv").write_text("epoch,train/box_loss\n0,2\n1,1\n")
+    plots.draw_results(tmp_path / "results.csv")
+    assert drawn[0].lines[0].get_xdata().tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("count", [0, 1, 6, 30])
 def test_curves_with_names_that_mean_something_to_matplotlib(count: int, tmp_path: Path):
     x = np.linspace(0, 1, 100)
@@ -42,6 +64,12 @@ def test_curves_with_names_that_mean_something_to_matplotlib(count: int, tmp_pat
     names = [*ODD_NAMES, *(f"c{k}" for k in range(30))][:count]
     path = plots.draw_curve(x, rows, names, tmp_path / "F1_curve.png", x_label="confidence", y_label="F1")
     assert _size(path) == (1350, 900)
+
+
+def test_the_best_confidence_is_that_of_the_mean_of_the_classes():
+    curves = np.array([[0.9, 0.5, 0.1], [0.1, 0.7, 0.3]])
+    assert best_note(np.array([0.0, 0.25, 0.5]), curves) == "best 0.60 at 0.25"
+    assert best_note(np.zeros(3), np.zeros((0, 3))) == ""
 
 
 @pytest.mark.parametrize("count", [1, 6, 80])
@@ -62,12 +90,12 @@ def test_targets_are_drawn_on_the_picture_they_belong_to(tmp_path: Path):
     targets = np.array([[1, 0, 0.5, 0.5, 0.5, 0.4]], np.float32)
     path = draw_targets(images, targets, ["thing"], tmp_path / "train_batch0.jpg")
     mosaic = cv2.imread(str(path)).astype(int)
-    assert mosaic.shape == (100, 400, 3)
-    left, right = mosaic[:, :198], mosaic[:, 200:398]
+    assert mosaic.shape == (160, 640, 3)
+    left, right = mosaic[:, :318], mosaic[:, 320:638]
     drawn = np.abs(right - 114).sum(2) > 60  # JPEG blurs the colour of a thin line
-    assert np.abs(left[:90, :190] - 114).max() < 12
-    assert drawn[70].sum() > 90
-    assert drawn[30:70, 50].sum() > 35
+    assert np.abs(left[:150, :310] - 114).max() < 12
+    assert drawn[112].sum() > 140
+    assert drawn[48:112, 80].sum() > 55
 
 
 def test_weak_predictions_are_not_drawn(tmp_path: Path):
@@ -75,6 +103,12 @@ def test_weak_predictions_are_not_drawn(tmp_path: Path):
     rows = np.array([[10, 20, 50, 60, 0.2, 0]], np.float32)
     path = draw_predictions(images, [rows], ["thing"], tmp_path / "val_batch0_pred.jpg")
     assert np.abs(cv2.imread(str(path)).astype(int)[:55, :55] - 114).max() < 12
+
+
+def test_small_pictures_are_enlarged_so_that_names_do_not_hide_them(tmp_path: Path):
+    images = np.zeros((4, 64, 64, 3), np.uint8)
+    path = draw_targets(images, np.zeros((0, 6), np.float32), ["x"], tmp_path / "train_batch0.jpg")
+    assert cv2.imread(str(path)).shape == (640, 640, 3)
 
 
 def test_a_large_batch_is_scaled_down(tmp_path: Path):
