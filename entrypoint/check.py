@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.host.wheel import version_pair
@@ -58,7 +59,7 @@ def run_check(argv: Sequence[str]) -> int:
     texts, _ = parse(parser, argv)
     known = options_of([ReportOptions])
     options = ReportOptions(**{name: convert(known[name], raw, name) for name, raw in texts.items()})
-    facts = read_facts(options.root, ["runs"])
+    facts = checked_facts(options.root)
     here = options.root == "/"
     checks = [*machine_checks(facts), *(_allocation(facts) if here else [])]
     if options.json:
@@ -69,9 +70,16 @@ def run_check(argv: Sequence[str]) -> int:
     return next((check.exit_code for check in checks if check.status == FAIL), 0)
 
 
+def checked_facts(root: str = "/") -> HostFacts:
+    """Returns the facts to check; the folder of results by its real path, which is what is mounted."""
+    return read_facts(root, [Path("runs").resolve()])
+
+
 def check_table(checks: Sequence[Check]) -> str:
     """Returns checks as text."""
-    return table([(check.status, check.name, check.found, check.remedy) for check in checks])
+    return table(
+        [(check.status, check.name, " → ".join(filter(None, (check.found, check.remedy)))) for check in checks]
+    )
 
 
 def machine_checks(facts: HostFacts) -> list[Check]:
@@ -209,10 +217,11 @@ def _folders(facts: HostFacts) -> Iterator[Check]:
         bad = folder.writable is False
         little = folder.free_bytes is not None and folder.free_bytes < 200 * MIB
         user = f"user {facts.limits.uid}:{facts.limits.gid}"
+        medium = "" if folder.medium == "unknown" else f", {folder.medium}"
         yield Check(
             name=f"folder {folder.path}",
             status=FAIL if bad else WARN if little else OK,
-            found=f"{'not ' if bad else ''}writable by {user}, {size_text(folder.free_bytes)} free, {folder.medium}",
+            found=f"{'not ' if bad else ''}writable by {user}, {size_text(folder.free_bytes)} free{medium}",
             remedy="mount one: docker run -v ./runs:/runs, or --project FOLDER" if bad else "",
             exit_code=ExitCode.OUTPUT_NOT_WRITABLE if bad else 0,
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from entrypoint.help_text import COMMANDS, help_text
 from entrypoint.stop_signals import stop_is_interrupt
+from yolov9 import __version__
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, drop_output, flush_output, setup_logging, show_text
 
@@ -36,14 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words:
-        from entrypoint.check import check_table, machine_checks
-        from entrypoint.host import read_facts
+        from entrypoint.check import check_table, checked_facts, machine_checks
 
         show_text(help_text())
-        show_text(check_table(machine_checks(read_facts(folders=["runs"]))))
+        show_text(check_table(machine_checks(checked_facts())))
         return 0
     if words[0] in ("help", "--help", "-h"):
         show_text(help_text())
+        return 0
+    if words[0] == "--version":
+        show_text(f"yolov9 {__version__}")
         return 0
     if words[0].startswith("-"):
         words = ["train", *words]

@@ -212,7 +212,9 @@ def _unknown(prog: str, word: str, known: Sequence[str]) -> UserError:
         return UserError(
             found=f"{prog}: {word!r} stands alone", needed="a flag before each value", remedy=f"{prog} --help"
         )
-    near = nearest(flag, known)
+    # Compared without the dashes, in which all options are alike.
+    bare = {option.lstrip("-"): option for option in known}
+    near = bare.get(nearest(flag.lstrip("-"), bare) or "")
     return UserError(
         found=f"{prog}: unknown option {flag}",
         needed=f"a known option; the nearest is {near}" if near else "a known option",

@@ -104,7 +104,8 @@ def command_parser(command: str, *, report: bool = False) -> Parser:
     if report:
         groups["the report"] = [ReportOptions]
     prog = f"plan {command}" if report else command
-    return build_parser(prog, DESCRIPTIONS[command], groups, with_idle=True)
+    described = f"Shows what {command} would do here, and why, without doing it. `plan` alone is `plan train`."
+    return build_parser(prog, described if report else DESCRIPTIONS[command], groups, with_idle=True)
 
 
 def make_request(

@@ -39,7 +39,8 @@ def find_run(wanted: str, project: Path) -> tuple[Path, Path]:
         checkpoint = path / "weights" / "last.pt" if path.is_dir() else path
     if not checkpoint.is_file() and not previous_of(checkpoint).is_file():
         raise _nothing(f"--resume {wanted}: no such file ({checkpoint.absolute()})")
-    return checkpoint.absolute().parents[1], checkpoint.absolute()
+    checkpoint = checkpoint.parent.resolve() / checkpoint.name
+    return checkpoint.parents[1], checkpoint
 
 
 def interrupted_run(run_dir: Path) -> str:

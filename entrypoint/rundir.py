@@ -18,6 +18,8 @@ DIRECTORY_MODE = 0o777
 def make_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> Path:
     """Makes a new folder `project/name`, or with a number from 2 up; two jobs that start together get two folders.
 
+    Its real path is returned, without links: in the image `runs` leads to /runs, which is what people mount.
+
     Raises:
         UserError: it cannot be made or written (exit code 73), with user, owner, mode and what to type.
     """
@@ -27,14 +29,14 @@ def make_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> P
         if exist_ok:
             (parent / name).mkdir(parents=True, exist_ok=True)
             check_writable(parent / name)
-            return (parent / name).absolute()
+            return (parent / name).resolve()
         for candidate in candidates(name):
             try:
                 (parent / candidate).mkdir(mode=DIRECTORY_MODE, parents="/" in name)
             except FileExistsError:
                 continue
             check_writable(parent / candidate)
-            return (parent / candidate).absolute()
+            return (parent / candidate).resolve()
     except OSError as error:
         raise not_writable(parent / name if exist_ok and (parent / name).exists() else parent, error) from None
     raise AssertionError("candidates() never ends")
@@ -49,7 +51,7 @@ def next_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> P
     """Returns the folder that `make_run_dir` would make now, without making it."""
     parent = Path(project)
     names = [name] if exist_ok else candidates(name)
-    return (parent / next(c for c in names if exist_ok or not (parent / c).exists())).absolute()
+    return (parent / next(c for c in names if exist_ok or not (parent / c).exists())).resolve()
 
 
 def check_writable(folder: Path) -> None:

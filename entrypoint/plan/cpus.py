@@ -43,7 +43,9 @@ def decide_workers(share: CpuShare, request: JobRequest, *, on_gpu: bool) -> Dec
     """Returns the number of loader processes: at least 1 unless 0 was asked for."""
     whole = math.floor(share.cpus)
     most = max(1, whole - 1)
-    kept = f"{count_text(share.cpus)} CPUs" + (", 1 kept for the main process" if whole > 1 else "")
+    kept = f"{count_text(share.cpus)} CPU{'s' * (share.cpus != 1)}" + (
+        ", 1 kept for the main process" if whole > 1 else ""
+    )
     reason = f"{share.divided}: {kept}" if share.divided else kept
     asked = request.settings.workers
     if asked is not None:

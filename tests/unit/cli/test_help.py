@@ -13,6 +13,7 @@ from entrypoint.bench import BenchOptions, run_bench
 from entrypoint.cli import main
 from entrypoint.options import options_of
 from entrypoint.request import SETTINGS, JobOptions, ReportOptions, command_parser
+from yolov9 import __version__
 from yolov9.errors import ExitCode
 
 README = Path(__file__).parents[3] / "README.md"
@@ -21,6 +22,24 @@ README = Path(__file__).parents[3] / "README.md"
 def test_the_help_of_plan_says_how_plan_is_called() -> None:
     assert command_parser("val", report=True).format_help().startswith("usage: plan val [options]")
     assert command_parser("val").format_help().startswith("usage: val [options]")
+
+
+def test_the_help_of_plan_says_that_nothing_is_done() -> None:
+    assert "would do here" in command_parser("train", report=True).format_help()
+    assert "would do here" not in command_parser("train").format_help()
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"yolov9 {__version__}\n"
+
+
+@pytest.mark.parametrize(("wrong", "type_this"), [("--epoch", "--epochs …"), ("--user", "train --help")])
+def test_a_suggestion_is_a_similar_word_and_not_just_another_option(
+    wrong: str, type_this: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", wrong, "0"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.rstrip().endswith(type_this)
 
 
 def test_the_readme_lists_every_exit_code() -> None:

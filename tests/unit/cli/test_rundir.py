@@ -51,3 +51,10 @@ def test_a_file_in_the_place_of_the_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "exp").touch()
     with pytest.raises(UserError, match=f"remove or rename the file {tmp_path}/exp"):
         make_run_dir(tmp_path, "exp", exist_ok=True)
+
+
+def test_the_folder_is_named_by_its_real_path(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    assert next_run_dir(tmp_path / "runs", "exp") == tmp_path / "disk" / "exp"
+    assert make_run_dir(tmp_path / "runs", "exp") == tmp_path / "disk" / "exp"
