@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from yolov9.ops.norm_act import triton_is_installed
+from yolov9.ops.plain import triton_is_installed
 
 SHARED_DIR = Path(os.environ.get("YOLOV9_TEST_SHARED", Path(__file__).parents[2] / "shared"))
 

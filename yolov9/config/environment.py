@@ -35,6 +35,8 @@ class Environment:
     """`SLURM_CPUS_PER_TASK` and the like: a request of the scheduler, never more than the limits allow."""
     cache_dir: Path | None = None
     """`YOLOV9_CACHE_DIR`, else `XDG_CACHE_HOME`/yolov9, else `HOME`/.cache/yolov9: scan results and decoded images."""
+    kernel_cache_dir: Path | None = None
+    """`TRITON_CACHE_DIR`: where compiled kernels are kept; None: nothing is compiled ahead."""
     temporary_dir: Path = Path("/tmp")
     """`TMPDIR`: where short-lived files go."""
     weights_dir: Path | None = None
@@ -65,6 +67,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         omp_threads=_integer(env, "OMP_NUM_THREADS"),
         cpus_requested=_first_integer(env, "SLURM_CPUS_PER_TASK", "PBS_NCPUS", "NSLOTS"),
         cache_dir=_cache_dir(env),
+        kernel_cache_dir=Path(env["TRITON_CACHE_DIR"]) if env.get("TRITON_CACHE_DIR") else None,
         temporary_dir=Path(env.get("TMPDIR") or "/tmp"),
         weights_dir=Path(env["YOLOV9_WEIGHTS_DIR"]) if env.get("YOLOV9_WEIGHTS_DIR") else None,
         python_path=env.get("PYTHONPATH", ""),

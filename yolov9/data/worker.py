@@ -1,10 +1,8 @@
 """A worker: takes tasks from the server and writes finished samples into the ring. numpy and OpenCV only."""
 
-import ctypes
 import gc
 import json
 import os
-import signal
 import socket
 import struct
 import traceback
@@ -15,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from yolov9.child_process import die_with_parent
 from yolov9.data.images import ImageError
 from yolov9.data.ring import Ring
 from yolov9.data.sample import Sample
@@ -31,8 +30,6 @@ MAX_WORKERS = 512
 """Most workers of one loader."""
 NOTHING = -1
 """In the list of pictures being read: this worker reads none."""
-_PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that a process gets when its parent ends."""
 
 
 class Task(NamedTuple):
@@ -93,7 +90,7 @@ def _answer(task: Task, make: MakeSample, ring: Ring) -> bytes:
 
 def become_worker() -> None:
     """Sets up the process after the fork: dies with its parent, leaves signals to it, uses one thread."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     gc.freeze()  # the collector would write to, and so copy, every page that is shared with the server
     cv2.setNumThreads(1)
     cv2.ocl.setUseOpenCL(False)

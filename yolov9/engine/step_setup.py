@@ -17,7 +17,7 @@ from yolov9.engine.step import TrainStep
 from yolov9.logs import LOG
 from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import DetectionModel
-from yolov9.ops.norm_act import triton_is_installed
+from yolov9.ops.plain import triton_is_installed
 
 SEARCH_PAYS_FROM_BATCHES = 5000
 """cuDNN's search takes 7 to 10 s at the start, and saves 3 to 6 % of each batch (docs/measurements.md): 1 to 4 ms."""

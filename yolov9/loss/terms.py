@@ -6,8 +6,7 @@ from torch.nn.functional import softplus
 
 from yolov9.loss.anchors import boxes_from_distances
 from yolov9.ops.iou import IouKind, iou_pairs
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 FOCAL_ALPHA = 0.25
 """Share of the positive part in the focal form (Lin et al. 2017, arXiv:1708.02002)."""
@@ -46,7 +45,7 @@ def class_term(logits: Tensor, slot_index: Tensor, soft: Tensor, positive_weight
 def fused_applies(values: Tensor) -> bool:
     """Tells whether the CUDA kernels of the loss can be used for such maps."""
     half = values.dtype in (torch.bfloat16, torch.float16)
-    return values.is_cuda and half and values.is_contiguous() and triton_is_installed() and not plain_wanted()
+    return kernels_take(values) and half and values.is_contiguous()
 
 
 def _negative(logits: Tensor, focal_gamma: float) -> Tensor:

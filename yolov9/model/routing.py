@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from yolov9.ops.concatenate import concatenate
+from yolov9.ops.convolution import OutputConv
 from yolov9.ops.resize import fused_applies, resize_nearest
 
 
@@ -46,7 +47,7 @@ class CBLinear(nn.Module):
     def __init__(self, c_in: int, widths: Sequence[int]) -> None:
         super().__init__()
         self.widths = list(widths)
-        self.conv = nn.Conv2d(c_in, sum(widths), 1)
+        self.conv = OutputConv(c_in, sum(widths), 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """B x c_in x H x W -> one B x width x H x W view for each width."""

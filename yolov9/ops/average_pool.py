@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 
 def average_pool_2x2(x: Tensor) -> Tensor:
@@ -17,8 +16,7 @@ def average_pool_2x2(x: Tensor) -> Tensor:
     Returns:
         B x C x (H - 1) x (W - 1), same dtype.
     """
-    own = x.is_cuda and x.is_contiguous(memory_format=torch.channels_last) and triton_is_installed()
-    if own and not plain_wanted():
+    if kernels_take(x) and x.is_contiguous(memory_format=torch.channels_last):
         from yolov9.ops.average_pool_triton import average_pool_fused
 
         return average_pool_fused(x)

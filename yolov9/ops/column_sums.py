@@ -2,13 +2,12 @@
 
 from torch import Tensor
 
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 
 def add_column_sums(x: Tensor, total: Tensor) -> None:
     """Adds to `total` (C, float32) the sum of `x` (B x C x H x W) over pictures and pixels, taken in float32."""
-    if x.is_cuda and triton_is_installed() and not plain_wanted():
+    if kernels_take(x):
         from yolov9.ops.column_sums_triton import add_column_sums_fused
 
         add_column_sums_fused(x, total)

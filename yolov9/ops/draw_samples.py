@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 GREY = 114.0
 """Where no picture lies; as `BORDER_GREY` of the published recipe."""
@@ -38,7 +37,7 @@ def draw_samples(pictures: Tensor, masks: Tensor, floats: Tensor, places: Tensor
         places: (B, TABLE_PLACES) int64.
         out: (B, H, W, 3) uint8, overwritten.
     """
-    if out.is_cuda and triton_is_installed() and not plain_wanted():
+    if kernels_take(out):
         from yolov9.ops.draw_samples_triton import draw_samples_fused
 
         draw_samples_fused(pictures, masks, floats, places, out)

@@ -5,8 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from yolov9.ops.join import Join
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 from yolov9.ops.rows import row_stride
 
 
@@ -22,8 +21,7 @@ def max_pool(x: Tensor, kernel: int, stride: int = 1, join: Join | None = None) 
     Returns:
         B x C x ceil(H / stride) x ceil(W / stride), same dtype.
     """
-    own = x.is_cuda and row_stride(x) is not None and x.dtype in (torch.bfloat16, torch.float16)
-    if own and triton_is_installed() and not plain_wanted():
+    if kernels_take(x) and row_stride(x) is not None and x.dtype in (torch.bfloat16, torch.float16):
         from yolov9.ops.max_pool_triton import max_pool_fused
 
         return max_pool_fused(x, kernel, stride, join)

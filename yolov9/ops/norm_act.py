@@ -8,14 +8,13 @@ bottleneck. `norm_act_plain` is the specification and runs everywhere; on a CUDA
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from yolov9.ops.join import Join
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 
 def norm_act(
@@ -62,23 +61,11 @@ def norm_act_plain(
     return result[:, dense_from:] if dense_from else result
 
 
-@cache
-def triton_is_installed() -> bool:
-    """Tells whether Triton can be imported; PyTorch's CUDA builds bring it, CPU builds do not."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def _fused_applies(branches: Sequence[Tensor], norms: Sequence[nn.BatchNorm2d]) -> bool:
     first = branches[0]
     return (
-        first.is_cuda
-        and not plain_wanted()
+        kernels_take(first)
         and all(type(norm) is nn.BatchNorm2d and norm.training for norm in norms)
         and first.dtype in (torch.bfloat16, torch.float16)
         and all(branch.is_contiguous(memory_format=torch.channels_last) for branch in branches)
-        and triton_is_installed()
     )

@@ -7,8 +7,7 @@ writing memory does, above all for the weight gradient.
 import torch
 from torch import Tensor
 
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 
 MOST_CHANNELS = 4
 """Input channels at the most."""
@@ -22,8 +21,7 @@ def picture_convolution_applies(
     """Tells whether the functions below compute this convolution: few channels in, half precision, channels-last."""
     kernel = weight.shape[2]
     return (
-        x.is_cuda
-        and not plain_wanted()
+        kernels_take(x)
         and not x.requires_grad
         and bias is None
         and groups == 1
@@ -36,7 +34,6 @@ def picture_convolution_applies(
         and x.dtype in (torch.bfloat16, torch.float16)
         and x.is_contiguous(memory_format=torch.channels_last)
         and weight.is_contiguous(memory_format=torch.channels_last)
-        and triton_is_installed()
     )
 
 

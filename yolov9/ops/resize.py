@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from yolov9.ops.norm_act import triton_is_installed
-from yolov9.ops.plain import plain_wanted
+from yolov9.ops.plain import kernels_take
 from yolov9.ops.rows import row_stride
 
 
@@ -26,4 +25,4 @@ def resize_nearest(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 def fused_applies(x: Tensor) -> bool:
     """Tells whether kernels of our own enlarge a tensor."""
-    return x.is_cuda and row_stride(x) is not None and triton_is_installed() and not plain_wanted()
+    return kernels_take(x) and row_stride(x) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yolov9.ops.norm_act import triton_is_installed
+from yolov9.ops.plain import triton_is_installed
 
 NAMES = (
     "test_draw_samples.py",

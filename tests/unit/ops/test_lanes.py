@@ -3,7 +3,6 @@
 import torch
 
 from yolov9.ops.lanes import MOST_BEHIND, Behind, Lane, active_lanes
-from yolov9.ops.plain import plain_operations, plain_wanted
 
 
 def test_without_streams_a_lane_runs_in_place() -> None:
@@ -15,14 +14,6 @@ def test_without_streams_a_lane_runs_in_place() -> None:
     lane.join([torch.zeros(1)])
     assert order == ["before", "inside"]
     assert active_lanes() is None
-
-
-def test_plain_operations_are_wanted_inside_the_context_only() -> None:
-    with plain_operations():
-        with plain_operations():
-            pass
-        assert plain_wanted()
-    assert not plain_wanted()
 
 
 def test_work_behind_holds_so_many_bytes_at_the_most() -> None:

@@ -1,0 +1,91 @@
+"""Kernels of a step are found and compiled without a GPU."""
+
+import json
+import logging
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from yolov9.engine import kernels_ahead
+from yolov9.engine.kernels_ahead import StepToCompile
+from yolov9.model import build_model
+from yolov9.ops.plain import triton_is_installed
+
+pytestmark = pytest.mark.skipif(
+    not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it"
+)
+TINY = str(Path(__file__).with_name("tiny-graph.yaml"))
+HOPPER = [9, 0]
+STEP_KERNELS = {
+    "statistics_kernel", "activate_kernel", "gradient_sums_kernel", "gradient_kernel", "_forward_kernel",
+    "_weight_gradient_kernel", "_sums_kernel", "_boxes_kernel", "_claim_kernel", "_settle_kernel", "_soft_kernel",
+    "_sum_kernel", "_slope_kernel", "_slot_kernel",
+}  # fmt: skip
+"""What the step of every model launches: normalisation, the first convolution, assigner and loss."""
+
+
+def step_of(model: str) -> StepToCompile:
+    return StepToCompile(
+        graph=build_model(model, nc=2).graph, classes=2, imgsz=64, batches=[4], dtype="bfloat16", recompute=False,
+        loss={}, capability=HOPPER, processes=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["yolov9-t", "yolov9-s", "yolov9-m", "yolov9-c", "yolov9-e", "gelan-c"])
+def test_every_model_runs_without_content_and_launches_its_kernels(model: str) -> None:
+    from yolov9.engine.compile_kernels import find_launches
+
+    launches = find_launches(step_of(model))
+    names = Counter(launch.kernel.__name__ for launch in launches)
+    assert set(names) >= STEP_KERNELS
+    assert names["gradient_kernel"] >= 5, "the batch normalisations, not only the first one"
+    assert any(_has_type(launch, torch.float16) for launch in launches), "validation is in half precision"
+
+
+def _has_type(launch: Any, dtype: torch.dtype) -> bool:
+    return any(getattr(argument, "dtype", None) == dtype for argument in launch.arguments)
+
+
+def test_compiled_kernels_are_found_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from yolov9.engine.compile_kernels import compile_all, find_launches
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    launches = find_launches(step_of(TINY))[:3]
+    compile_all(launches, HOPPER, processes=2)
+    programs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.cubin")}
+    assert {path.stem for path in programs} == {launch.kernel.__name__ for launch in launches}
+    compile_all(launches, HOPPER, processes=1)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.cubin")} == programs
+
+
+def test_a_failed_compilation_is_a_line_and_no_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    done = tmp_path / "ahead.json"
+    with caplog.at_level(logging.INFO):
+        kernels_ahead._compile(replace(step_of(TINY), dtype="no-type"), done)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "no-type" in caplog.records[1].message
+    assert not done.exists()
+
+
+def test_what_is_compiled_is_noted_and_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    done = tmp_path / "ahead.json"
+    with caplog.at_level(logging.INFO):
+        kernels_ahead._compile(step_of(TINY), done)
+    assert "kernels compiled in" in caplog.records[-1].message
+    assert json.loads(done.read_text())["kernels"] == len({path.parent for path in tmp_path.glob("*/*.cubin")})
+
+
+def test_other_steps_have_other_notes_and_the_number_of_processes_does_not_matter() -> None:
+    step = step_of(TINY)
+    digests = [kernels_ahead._digest(replace(step, **{name: value})) for name, value in (
+        ("processes", 7), ("classes", 3), ("imgsz", 96), ("batches", [8]), ("recompute", True), ("capability", [8, 0]),
+    )]  # fmt: skip
+    assert digests[0] == kernels_ahead._digest(step)
+    assert len(set(digests)) == len(digests)
