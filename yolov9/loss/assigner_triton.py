@@ -69,7 +69,8 @@ def _claim_kernel(
         x = tl.load(points + anchor * 2, mask=anchor < count, other=float("-inf"))
         y = tl.load(points + anchor * 2 + 1, mask=anchor < count, other=float("-inf"))
         inside = (x > left) & (x < right) & (y > top) & (y < bottom)
-        if tl.max(inside.to(tl.int32), 0) > 0:
+        # An `if`, written as a loop: Triton 3.3 takes no `if` in a loop that calls functions.
+        for _ in range(tl.max(inside.to(tl.int32), 0)):
             box_left, box_top, box_right, box_bottom = _corners(boxes, picture * count + anchor, inside)
             ciou = ciou_of(left, top, right, bottom, box_left, box_top, box_right, box_bottom)
             logit = tl.load(class_logits + anchor.to(tl.int64) * classes, mask=inside, other=0.0).to(tl.float32)

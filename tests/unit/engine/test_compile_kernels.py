@@ -71,6 +71,18 @@ def test_a_failed_compilation_is_a_line_and_no_end(tmp_path: Path, caplog: pytes
     assert not done.exists()
 
 
+@pytest.mark.parametrize(("capability", "dtype"), [([7, 5], "float16"), ([12, 0], "bfloat16")])
+def test_every_kernel_of_a_step_compiles_for_older_and_newer_cards(
+    capability: list[int], dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from yolov9.engine.compile_kernels import compile_all, find_launches
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    launches = {launch.kernel: launch for launch in find_launches(replace(step_of(TINY), dtype=dtype))}
+    compile_all(list(launches.values()), capability, processes=2)
+    assert len(list(tmp_path.glob("*/*.cubin"))) == len(launches)
+
+
 def test_what_is_compiled_is_noted_and_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
