@@ -16,19 +16,26 @@ from yolov9.errors import UserError
 
 LONGEST_NAME = 240
 """Bytes; file systems take 255, and a number may be appended."""
-HIGHEST = {
-    "imgsz": 16384,
-    "epochs": 1_000_000,
-    "prefetch": 1024,
-    "mosaic_window": 100_000,
-    "batch_size": 65536,
-    "optimisation_batch": 1_000_000,
-    "accumulate": 65536,
-    "jobs": 1024,
-    "max_det": 100_000,
-    "seed": 2**63 - 1,
+RANGES: dict[str, tuple[float, float]] = {
+    "imgsz": (STRIDE, 16384),
+    "workers": (0, math.inf),
+    "jobs": (1, 1024),
+    "epochs": (1, 1_000_000),
+    "close_mosaic": (0, math.inf),
+    "patience": (0, math.inf),
+    "batch_size": (-math.inf, 65536),
+    "optimisation_batch": (1, 1_000_000),
+    "accumulate": (1, 65536),
+    "prefetch": (1, 1024),
+    "mosaic_window": (0, 100_000),
+    "min_items": (0, math.inf),
+    "max_det": (1, 100_000),
+    "vid_stride": (1, math.inf),
+    "line_thickness": (1, math.inf),
+    "seed": (0, 2**63 - 1),
 }
-"""More than anybody needs, so a slip of the finger; a seed is a signed number of 64 bits."""
+"""Lowest and highest whole number. The highest are more than anybody needs, so a slip of the finger; a seed is a signed
+number of 64 bits."""
 
 
 def check_request(request: JobRequest) -> tuple[str, ...]:
@@ -43,17 +50,11 @@ def check_request(request: JobRequest) -> tuple[str, ...]:
 
 
 def _ranges(request: JobRequest) -> Iterator[UserError]:
-    lowest = {"imgsz": STRIDE, "workers": 0, "jobs": 1}
-    lowest |= {"epochs": 1, "close_mosaic": 0, "patience": 0, "optimisation_batch": 1, "accumulate": 1}
-    lowest |= {"max_det": 1, "vid_stride": 1, "line_thickness": 1, "min_items": 0, "prefetch": 1, "seed": 0}
-    lowest |= {"mosaic_window": 0}
     values = {**vars(request.job), **vars(request.settings)}
-    for name, low in lowest.items():
+    for name, (low, high) in RANGES.items():
         value = values.get(name)
         if value is not None and value < low:
             yield _out_of_range(request, name, f"a whole number from {low} up")
-    for name, high in HIGHEST.items():
-        value = values.get(name)
         if value is not None and value > high:
             yield _out_of_range(request, name, f"a whole number of at most {high}")
     batch = values.get("batch_size")
@@ -155,10 +156,10 @@ def _growing(request: JobRequest, settings: TrainSettings) -> Iterator[UserError
             )
     total = sum(stage.epochs for stage in stages)
     for name, number in (("imgsz", max((stage.imgsz for stage in stages), default=0)), ("epochs", total)):
-        if number > HIGHEST[name]:
+        if number > RANGES[name][1]:
             yield UserError(
                 found=request.source("stages"),
-                needed=f"sizes of at most {HIGHEST['imgsz']}, {HIGHEST['epochs']} epochs",
+                needed=f"sizes of at most {RANGES['imgsz'][1]}, {RANGES['epochs'][1]} epochs",
                 remedy="--stages 320:20,640:60",
             )
     if stages and request.was_given("epochs") and settings.epochs < total:

@@ -19,7 +19,7 @@ from yolov9.config.settings import (
 )
 from yolov9.config.yaml_file import YamlFileError, read_yaml
 from yolov9.engine.plan_record import RESUMED
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import UserError
 
 SETTINGS: dict[str, type[RunSettings]] = {"train": TrainSettings, "val": ValSettings, "detect": DetectSettings}
 DESCRIPTIONS = {
@@ -224,6 +224,4 @@ def _environment(variables: Mapping[str, str] | None) -> Environment:
     try:
         return read_environment(variables)
     except ValueError as error:
-        raise UserError(
-            found=str(error), needed="a number", remedy="unset the variable", exit_code=ExitCode.USAGE
-        ) from None
+        raise UserError(found=str(error), needed="a number", remedy="unset the variable") from None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yolov9.config.yaml_file import YamlFileError, read_yaml
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import UserError
 
 RECIPES_DIR = Path(__file__).parent / "recipes"
 WITHOUT_EFFECT = ("box", "cls", "dfl", "obj", "obj_pw", "iou_t", "anchor_t", "label_smoothing")
@@ -73,9 +73,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, value in self.as_dict().items():
-            low, high = _RANGES.get(name, (0.0, math.inf))
-            if not (low <= value <= high and math.isfinite(value)):
-                raise _bad("values", f"{name} = {value} is outside {low} … {high}")
+            _check_range(name, value, "values")
 
     def as_dict(self) -> dict[str, float]:
         """Returns the recipe as plain numbers, as stored in checkpoints and in `hyp.yaml` of a run."""
@@ -103,7 +101,11 @@ def load_recipe(name_or_path: str) -> Recipe:
 
 
 def recipe_from_dict(content: dict[Any, Any], source: Path | str) -> Recipe:
-    """Checks names and numbers of a mapping and returns the recipe; names without effect are left out."""
+    """Checks names and numbers of a mapping and returns the recipe; names without effect are left out.
+
+    Raises:
+        UserError: a name that does not exist, or a value that is no number or out of its range.
+    """
     known = {field.name for field in fields(Recipe)}
     values: dict[str, float] = {}
     for name, value in content.items():
@@ -112,10 +114,8 @@ def recipe_from_dict(content: dict[Any, Any], source: Path | str) -> Recipe:
         if name not in known:
             raise _bad(source, f"unknown name {name!r}; known names are {', '.join(sorted(known))}")
         values[name] = _number(name, value, source)
-    try:
-        return Recipe(**values)
-    except UserError as error:
-        raise _bad(source, error.found.partition(": ")[2]) from None
+        _check_range(name, values[name], source)
+    return Recipe(**values)
 
 
 def recipe_names() -> list[str]:
@@ -143,8 +143,13 @@ def _bad(source: Path | str, what: str) -> UserError:
         found=f"recipe {source}: {what}",
         needed="a YAML mapping of hyper-parameter names to numbers",
         remedy=f"correct {source}, or leave --hyp out to use scratch-high",
-        exit_code=ExitCode.USAGE,
     )
+
+
+def _check_range(name: str, value: float, source: Path | str) -> None:
+    low, high = _RANGES.get(name, (0.0, math.inf))
+    if not (low <= value <= high and math.isfinite(value)):
+        raise _bad(source, f"{name} = {value} is outside {low} … {high}")
 
 
 def _number(name: str, value: Any, source: Path | str) -> float:

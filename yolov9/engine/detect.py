@@ -75,8 +75,6 @@ def detect_files(settings: DetectSettings, folder: Path) -> DetectSummary:
     opened = open_source(
         settings.source, vid_stride=settings.vid_stride, group=GROUP_ON_GPU if on_gpu else GROUP_ON_CPU
     )
-    if settings.augment:
-        LOG.warning("--augment: pictures are looked at once; going on without it")
     detector = Detector(_load_model(settings), settings.device, _detector_options(settings))
     make_folder(folder)
     summary = DetectSummary(folder)

@@ -70,8 +70,6 @@ def validate_split(settings: ValSettings, run_dir: Path) -> ValReport:
         DataError: the split cannot be used.
     """
     device = resolve_device(settings.device)
-    if settings.augment:
-        LOG.warning("--augment: pictures are looked at once; going on without it")
     config, index = _read_split(settings)
     annotations = _annotations(settings, config)
     make_folder(run_dir)
