@@ -78,8 +78,6 @@ class JobRequest:
     """What `--cache` was planned to be when the run was started that goes on; "" when none does."""
     staging: StageSurvey | None = None
     """What was measured for a copy of the data set; None when nothing asked for it."""
-    device_kind: str = "cpu"
-    """cpu or gpu; the plan sets it."""
 
     def source(self, name: str) -> str:
         """Returns where an option's value came from."""

@@ -56,7 +56,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     notes = [*request.notes, *check_request(request)]
     devices = choose_devices(facts, request)
     asked_size, settings = request.settings.imgsz, _staged(request)
-    request = replace(request, settings=settings, device_kind="gpu" if devices.gpus else "cpu")
+    request = replace(request, settings=settings)
     share = cpu_share(facts, request, devices.ranks)
     on_gpu = bool(devices.gpus)
     workers = decide_workers(share, request, on_gpu=on_gpu)
@@ -66,7 +66,7 @@ def make_plan(facts: HostFacts, request: JobRequest) -> Plan:
     decode = decide_decode(request, devices.gpus, int(workers.value))
     request = _with_decode(request, decode)
     batch = decide_batch(facts, request, devices.gpus, _format(request, amp), decode.gpu_bytes)
-    memory = plan_host_memory(facts, request, workers=workers, batch=batch, ranks=devices.ranks)
+    memory = plan_host_memory(facts, request, devices, workers=workers, batch=batch)
     staging = plan_staging(request, memory.memory, memory.shm)
     cache = decide_cache_dir(facts, request)
     decisions = [

@@ -56,7 +56,7 @@ def decide_batch(
     target = next((decision.value for decision in decisions if decision.name == "optimisation_batch"), None)
     loaded, micro_batch = batch.value, None
     if target is not None:
-        loaded, micro_batch = _loaded(request, batch.value, target, ranks)
+        loaded, micro_batch = _loaded(request, batch.value, target, ranks, on_gpu=room.on_gpu)
         decisions = [_grown(decision, request, loaded * ranks) for decision in decisions]
     return BatchPlan(
         decisions=tuple(decisions),
@@ -75,7 +75,7 @@ def _grown(decision: Decision, request: JobRequest, loaded: int) -> Decision:
     return replace(decision, value=loaded * growth.end, reason=reason)
 
 
-def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int) -> tuple[int, int | None]:
+def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int, *, on_gpu: bool) -> tuple[int, int | None]:
     """Returns the pictures that a rank loads at a time, and how many of them go through the network together.
 
     `--batch N` alone is what it is in the published scripts: passes of N pictures, each with a loss of its own, as many
@@ -86,7 +86,7 @@ def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int) -> t
     assert isinstance(settings, TrainSettings), "only training accumulates"
     asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else None
     together = settings.accumulate is not None or request.was_given("optimisation_batch")
-    if asked is None and request.device_kind == "gpu" and not settings.accumulate:
+    if asked is None and on_gpu and not settings.accumulate:
         return max(1, round(target / ranks)), FIND_LARGEST if request.was_given("batch_size") else FIND_FASTEST
     loaded = max(micro_batch, round(target / ranks)) if together else (asked or micro_batch * ranks) // ranks
     return loaded, None if loaded == micro_batch else micro_batch
@@ -163,7 +163,7 @@ def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
     estimate = f"{size_text(room.picture_bytes)} a picture ({request.model or 'unknown model'}, {settings.imgsz} px)"
     if asked is not None and asked > 0:
         return _asked_batch(request, room, asked, ranks, estimate)
-    target = _largest(request, ranks)
+    target = _largest(request, ranks, on_gpu=room.on_gpu)
     fits = room.pictures
     if room.on_gpu and fits == 0:
         raise _no_room(request, room, estimate)
@@ -181,13 +181,13 @@ def _micro_batch(request: JobRequest, room: _Room, ranks: int) -> Decision:
     return Decision(name="batch_size", value=value, source=room.source, reason=reason)
 
 
-def _largest(request: JobRequest, ranks: int) -> int:
+def _largest(request: JobRequest, ranks: int, *, on_gpu: bool) -> int:
     """Largest micro-batch that makes sense: the optimisation batch, shared by ranks and accumulated steps."""
     settings = request.settings
     if not isinstance(settings, TrainSettings):
-        return VALIDATION_BATCH if request.device_kind == "gpu" else CPU_BATCH
+        return VALIDATION_BATCH if on_gpu else CPU_BATCH
     per_step = settings.optimisation_batch // (ranks * (settings.accumulate or 1))
-    return max(1, per_step if request.device_kind == "gpu" else min(per_step, CPU_BATCH))
+    return max(1, per_step if on_gpu else min(per_step, CPU_BATCH))
 
 
 def _divisor(target: int, most: int) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from entrypoint.host import HostFacts
 from entrypoint.plan.decision import Decision
-from entrypoint.plan.host_memory import LOADERS_OF_TRAINING
+from entrypoint.plan.memory_use import LOADERS_OF_TRAINING
 from entrypoint.request import JobRequest
 from yolov9.config.settings import DetectSettings, TrainSettings
 from yolov9.errors import UserError
