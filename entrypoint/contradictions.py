@@ -128,10 +128,10 @@ def _impossible(request: JobRequest) -> Iterator[UserError]:
 
 def _not_the_same_pictures(request: JobRequest, settings: TrainSettings, accumulate: int) -> Iterator[UserError]:
     """`--accumulate` beside a number of pictures per optimizer step, which is typed or that of a run that goes on."""
-    batch, target = settings.batch_size, settings.optimisation_batch
+    batch, target = settings.asked_batch, settings.optimisation_batch
     source = request.source("optimisation_batch")
     wanted = source if source.startswith("--") else f"{target} pictures per optimizer step ({source})"
-    if batch and batch > 0 and batch * accumulate != target:
+    if batch and batch * accumulate != target:
         yield UserError(
             found=f"--batch {batch} x --accumulate {accumulate} = {batch * accumulate}, and {wanted}",
             needed="batch x accumulate equal to the optimisation batch, or two of the three options",

@@ -84,7 +84,7 @@ def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int, *, o
     """
     settings = request.settings
     assert isinstance(settings, TrainSettings), "only training accumulates"
-    asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else None
+    asked = settings.asked_batch
     together = settings.accumulate is not None or request.was_given("optimisation_batch")
     if asked is None and on_gpu and not settings.accumulate:
         return max(1, round(target / ranks)), FIND_LARGEST if request.was_given("batch_size") else FIND_FASTEST
@@ -223,7 +223,7 @@ def _accumulation(request: JobRequest, batch: int, ranks: int) -> list[Decision]
     settings = request.settings
     if not isinstance(settings, TrainSettings):
         return []
-    asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else batch * ranks
+    asked = settings.asked_batch or batch * ranks
     if settings.accumulate:
         target, source = asked * settings.accumulate, request.source("accumulate")
     else:

@@ -102,7 +102,7 @@ def _automatic(
 
 
 def _gpu_bytes(request: JobRequest, settings: TrainSettings) -> int:
-    asked = settings.batch_size if settings.batch_size and settings.batch_size > 0 else settings.optimisation_batch
+    asked = settings.asked_batch or settings.optimisation_batch
     window = mosaic_window(settings.mosaic_window, request.training_pictures)
     store = picture_store_bytes(settings.imgsz, window, asked)
     return store + DECODED_AT_ONCE_BYTES + DECODER_BYTES

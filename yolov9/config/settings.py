@@ -194,6 +194,11 @@ class TrainSettings(RunSettings):
     autoanchor: bool = option(False, "--autoanchor", help="nothing to do: YOLOv9 has no anchors")
     noautoanchor: bool = option(False, "--noautoanchor", help="nothing to do: YOLOv9 has no anchors")
 
+    @property
+    def asked_batch(self) -> int | None:
+        """`--batch` where it is a number of pictures; None: what fits is taken."""
+        return self.batch_size if self.batch_size and self.batch_size > 0 else None
+
 
 @dataclass(kw_only=True)
 class PredictSettings(RunSettings):
