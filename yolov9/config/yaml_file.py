@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-BYTE_ORDER_MARK = "\ufeff"
-"""Some editors put it before the text."""
+from yolov9.decode_text import decode_text
+
 MAX_BYTES = 16 << 20
 """A data.yaml that names all 21,000 classes of the largest public data set has half a megabyte."""
 MAX_VALUES = 1_000_000
@@ -24,7 +24,7 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
     """Returns the value in a YAML file; nothing from it is executed.
 
     Args:
-        path: the file, in UTF-8.
+        path: the file, in UTF-8 or in UTF-16 with its mark.
         all_text: every scalar is the text that was typed (so `no` stays "no").
 
     Raises:
@@ -36,7 +36,7 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
             raise YamlFileError("not a file")
         if facts.st_size > MAX_BYTES:
             raise YamlFileError(f"it has {facts.st_size} bytes, more than {MAX_BYTES}")
-        text = path.read_bytes().decode().removeprefix(BYTE_ORDER_MARK)
+        text = decode_text(path.read_bytes())
         content = yaml.load(text, Loader=yaml.BaseLoader if all_text else yaml.SafeLoader)
         if _values_in(content, {}, set()) > MAX_VALUES:
             raise YamlFileError(f"its aliases stand for more than {MAX_VALUES} values")

@@ -7,7 +7,7 @@ import numpy as np
 
 from yolov9.data.dataset_config import DatasetConfig
 from yolov9.data.listing import IMAGE_SUFFIXES, label_path_of
-from yolov9.data.scan import ScannedPicture
+from yolov9.data.scan import NO_FILE, ScannedPicture
 from yolov9.errors import DataError
 
 SHOWN_FILES = 5
@@ -27,6 +27,12 @@ def check_pictures(scanned: list[ScannedPicture], sources: tuple[Path, ...], spl
         )
     if not any(picture.facts.width for picture in scanned):
         first = scanned[0]
+        if all(picture.facts.stamp == NO_FILE for picture in scanned):
+            raise DataError(
+                found=f"none of the {len(scanned)} files that {where} names is there; the first one: {first.path}",
+                needed="paths relative to the list or to the data.yaml, or absolute ones of this machine or container",
+                remedy=f"correct the paths in {where}",
+            )
         raise DataError(
             found=f"none of the {len(scanned)} pictures for {split!r} in {where} can be used; "
             f"{first.path}: {first.facts.note}",
@@ -45,8 +51,8 @@ def check_label_files(scanned: list[ScannedPicture], split: str, *, allow: bool)
     listed = "; ".join(f"{reason}: {count} files" for reason, count in reasons)
     examples = [str(problem) for picture in refused[:SHOWN_FILES] for problem in picture.problems]
     raise DataError(
-        found=f"{len(refused)} of {len(read)} label files for {split!r} cannot be used ({listed})\n        "
-        + "\n        ".join(examples),
+        found=f"{len(refused)} of {len(read)} label files for {split!r} cannot be used ({listed}): "
+        + "; ".join(examples),
         needed='rows "class centre-x centre-y width height", numbers separated by spaces, coordinates 0 … 1',
         remedy="export the labels again in YOLO format, or add --allow-bad-labels to train on the rest",
     )

@@ -47,9 +47,9 @@ class DatasetConfig:
         if split in self.splits:
             return self.splits[split]
         if split in self.tried:
-            paths = "\n        ".join(str(path) for path in self.tried[split])
+            paths = ", ".join(str(path) for path in self.tried[split])
             raise DataError(
-                found=f"{self.path}: no such folder or list file for {split!r}; tried:\n        {paths}",
+                found=f"{self.path}: no such folder or list file for {split!r}; tried {paths}",
                 needed=f"a folder of pictures or a text file of picture paths for {split!r}",
                 remedy=f"correct {split!r} or 'path' in {self.path} (paths are relative to the folder of that file)",
             )
@@ -83,16 +83,13 @@ def load_dataset_config(
         content = _read(file)
     names = _read_names(content, file)
     root, root_tried = _read_root(content, file)
-    fallback = file.parent if root.is_dir() else root  # a wrong 'path' is an error, not a reason to look elsewhere
     splits: dict[str, tuple[Path, ...]] = {}
     tried: dict[str, tuple[Path, ...]] = {}
     for split, keys in SPLITS.items():
         value = next((content[key] for key in keys if content.get(key) not in (None, [], *_NOTHING)), None)
         if value is None:
             continue
-        entries = [
-            _resolve(str(item), root, fallback, file) for item in (value if isinstance(value, list) else [value])
-        ]
+        entries = [_resolve(str(item), root, file) for item in (value if isinstance(value, list) else [value])]
         missing = [path for entry in entries if not entry.found for path in entry.tried]
         if missing:
             tried[split] = tuple(dict.fromkeys([*root_tried, *missing]))
@@ -104,8 +101,8 @@ def load_dataset_config(
     return config
 
 
-def _resolve(value: str, root: Path, fallback: Path, file: Path) -> SplitEntry:
-    entry = resolve_entry(value, root, fallback)
+def _resolve(value: str, root: Path, file: Path) -> SplitEntry:
+    entry = resolve_entry(value, root, file.parent)
     if entry.note:
         LOG.warning("%s: %s", file, entry.note)
     return entry
@@ -193,10 +190,8 @@ def _read_root(content: dict[str, Any], file: Path) -> tuple[Path, tuple[Path, .
     entry = resolve_entry(str(value), file.parent, file.parent, folder_only=True)
     if entry.found:
         return entry.found, ()
-    if entry.absolute:
-        LOG.warning("%s: path %s is not there; the folder of the file is used instead", file, value)
-        return file.parent, entry.tried
-    return entry.tried[0], entry.tried
+    LOG.warning("%s: path %s is not there; the folder of the file is used instead", file, value)
+    return file.parent, entry.tried
 
 
 def _bad(file: Path, what: str) -> DataError:

@@ -5,13 +5,14 @@ left out; a file that is not in the format (words, commas, rows of the wrong len
 is refused as a whole, because its picture would then teach that its objects are background.
 """
 
-import codecs
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from yolov9.decode_text import decode_text
 
 ROUNDING = 1e-4
 """Coordinates this far outside 0 … 1 are rounding errors (labels have 4 or more decimals) and are clipped."""
@@ -90,7 +91,7 @@ def parse_labels(data: bytes) -> ParsedLabels:
     problems: dict[str, RowProblem] = {}
     bad = 0
     refused = ""
-    for number, line in enumerate(_decode(data).splitlines(), 1):
+    for number, line in enumerate(decode_text(data, "replace").splitlines(), 1):
         text = line.strip()
         if not text or text[0] == "#":
             continue
@@ -166,12 +167,6 @@ def _to_arrays(rows: list[list[float]]) -> tuple[Floats, list[Floats]]:
         labels[place, 0] = row[0]
         labels[place, 1:] = polygon_to_box(segments[place])
     return labels, segments
-
-
-def _decode(data: bytes) -> str:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", errors="replace")
-    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
 
 
 def _note(problems: dict[str, RowProblem], reason: str, action: str, line: int, text: str) -> None:

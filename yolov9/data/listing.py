@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from yolov9.data.split_paths import resolve_entry
+from yolov9.decode_text import decode_text
 from yolov9.errors import DataError
+from yolov9.logs import LOG
 from yolov9.read_watch import now_reading, reading
 
 IMAGE_SUFFIXES = frozenset(
@@ -17,6 +19,7 @@ IMAGE_SUFFIXES = frozenset(
 FOREIGN_SUFFIXES = frozenset({".arw", ".cr2", ".heic", ".heif", ".jxl", ".nef", ".psd", ".svg"})
 """Pictures that people have in data sets and that no decoder here reads; they are listed as left out."""
 LISTED_SUFFIXES = IMAGE_SUFFIXES | FOREIGN_SUFFIXES
+_SHOWN_LINE = 60
 ENTRIES_BETWEEN_SIGNS = 1000
 """Names that are read from a folder before it counts as having answered: it may be large, and its mount slow."""
 
@@ -104,14 +107,25 @@ def _is_picture(name: str) -> bool:
 def _read_list(file: Path, root: Path) -> Iterator[str]:
     try:
         with reading(file):
-            text = os.fsdecode(file.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+            text = decode_text(file.read_bytes(), "surrogateescape")
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}", "a readable list of picture paths", f"chmod a+r {file}") from None
+    others: list[str] = []
     for line in text.splitlines():
-        value = line.strip()
+        value = unquoted(line)
         if not value or value.startswith("#"):
             continue
+        if not _is_picture(value):
+            others.append(value)
+            continue
         entry = resolve_entry(value, file.parent, root)
-        path = entry.found or entry.tried[0]
-        if _is_picture(path.name):
-            yield str(path)
+        yield str(entry.found or entry.tried[0])
+    if others:
+        first = others[0][:_SHOWN_LINE]
+        LOG.warning("%s: %d lines name no picture and are left out, the first is %r", file, len(others), first)
+
+
+def unquoted(line: str) -> str:
+    """Returns a line of a list without the quotes that some file managers put around a copied path."""
+    value = line.strip()
+    return value[1:-1].strip() if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -21,6 +21,8 @@ CHUNK = 250
 PROGRESS_EVERY_S = 10.0
 """Seconds between progress lines of a long scan."""
 
+NO_FILE = (-1, -1, -1)
+"""Stamp of a file that is not there, or whose folder may not be entered."""
 _PICTURE_LEFT_OUT = "picture left out"
 
 
@@ -112,7 +114,7 @@ def _image_facts(path: str, known: ImageFacts | None) -> ImageFacts:
     try:
         status = Path(path).stat()
     except OSError as error:
-        return ImageFacts((-1, -1, -1), 0, 0, error.strerror or "cannot be read")
+        return ImageFacts(NO_FILE, 0, 0, error.strerror or "cannot be read")
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if known is not None and known.stamp == stamp:
         return known

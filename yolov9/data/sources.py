@@ -22,8 +22,9 @@ from typing import Protocol
 from yolov9.data.dataset_config import load_dataset_config
 from yolov9.data.fetch import fetch_picture, is_picture_address
 from yolov9.data.images import ImageError, read_image
-from yolov9.data.listing import IMAGE_SUFFIXES, list_pictures
+from yolov9.data.listing import IMAGE_SUFFIXES, list_pictures, unquoted
 from yolov9.data.video import Frame, LiveStreams, VideoError, is_finite, mask_password, read_video
+from yolov9.decode_text import decode_text
 from yolov9.errors import DataError, UserError
 from yolov9.logs import LOG
 from yolov9.read_watch import reading
@@ -193,8 +194,8 @@ def _files_of_folder(folder: Path) -> list[str]:
 
 
 def _list_lines(path: Path) -> list[str]:
-    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    lines = [line.strip() for line in text.splitlines()]
+    text = decode_text(path.read_bytes(), "surrogateescape")
+    lines = [unquoted(line) for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     if not lines:
         raise UserError(f"the list {path} is empty", "one source per line", f"echo PICTURE >> {path}")

@@ -17,8 +17,6 @@ class SplitEntry:
     """Folder or file that exists; None when there is none."""
     tried: tuple[Path, ...]
     """Every path that was looked at, in order."""
-    absolute: bool
-    """The entry is an absolute path, perhaps of another machine."""
     note: str = ""
     """What had to be assumed; "" when the entry was right as it stood."""
 
@@ -27,7 +25,9 @@ def resolve_entry(value: str, root: Path, yaml_dir: Path, *, folder_only: bool =
     """Resolves a path of a data.yaml; the working directory plays no part.
 
     Tried in this order: relative to `root`, relative to the folder of the YAML; then without leading "../" (exports
-    whose paths assume another parent); for an absolute path that is not there, its end beside the YAML.
+    whose paths assume another parent) and without leading folders (exports that name the folder of the data set, as
+    "NAME-3/train/images" and "data/obj_train_data/x.jpg"); for an absolute path that is not there, its end beside the
+    YAML.
 
     Args:
         value: the entry as typed; backslashes count as slashes.
@@ -42,10 +42,8 @@ def resolve_entry(value: str, root: Path, yaml_dir: Path, *, folder_only: bool =
         candidates = candidates[:1]
     for path in candidates:
         if _is_there(path, folder_only=folder_only):
-            return SplitEntry(
-                path, tuple(candidates), absolute, _note(value, path, candidates, backslashes="\\" in value)
-            )
-    return SplitEntry(None, tuple(candidates), absolute)
+            return SplitEntry(path, tuple(candidates), _note(value, path, candidates, backslashes="\\" in value))
+    return SplitEntry(None, tuple(candidates))
 
 
 def _is_there(path: Path, *, folder_only: bool) -> bool:
@@ -65,7 +63,10 @@ def _candidates(text: str, root: Path, yaml_dir: Path, *, absolute: bool) -> lis
         plain = text
         while plain.startswith("../"):
             plain = plain.removeprefix("../")
-        paths = [root / text, yaml_dir / text, root / plain, yaml_dir / plain]
+        parts = Path(plain).parts
+        # Of two names or more: "images" alone could be those of another split.
+        ends = [yaml_dir.joinpath(*parts[start:]) for start in range(1, len(parts) - 1)]
+        paths = [root / text, yaml_dir / text, root / plain, yaml_dir / plain, *ends]
     return list(dict.fromkeys(_tidy(path) for path in paths))
 
 

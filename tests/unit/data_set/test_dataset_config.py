@@ -35,6 +35,8 @@ def _load(folder, text, **options) -> DatasetConfig:
         "train: images/train\nval: images/val\ntest:",
         "train: images/train\nval: images/val\ntest: images/not-there",
         "path: ''\ntrain: ./images/train/\nval: ./images/val/",
+        "train: Name-3/images/train\nval: Name-3/images/val",
+        "path: ../datasets/name\ntrain: images/train\nval: images/val",
     ],
 )
 @pytest.mark.parametrize("working_folder", ["/", "set", "elsewhere"])
@@ -76,6 +78,12 @@ def test_missing_folder_lists_every_path_tried(folder):
     assert str(folder / "pictures/train") in caught.value.found
     assert str(folder.parent / "pictures/train") in caught.value.found
     assert caught.value.exit_code == ExitCode.BAD_DATA
+    assert "\n" not in caught.value.found  # an error has three lines
+
+
+def test_a_single_folder_name_at_the_end_of_an_entry_is_not_enough(folder):
+    with pytest.raises(DataError, match="'val'"):
+        _load(folder, "train: images/train\nval: valid/images")
 
 
 def test_one_missing_folder_of_a_list_is_an_error(folder):

@@ -109,6 +109,15 @@ def test_set_without_a_readable_picture_is_an_error(make_set):
         _build(data)
 
 
+def test_list_of_which_no_file_is_there_is_an_error_that_names_the_list(make_set):
+    data = make_set({"a": BOX})
+    (data.parent / "list.txt").write_text("images/b.png\n", encoding="utf-8")
+    data.write_text("train: list.txt\nval: images/train\nnames: [a]\n", encoding="utf-8")
+    with pytest.raises(DataError, match="files that") as caught:
+        _build(data)
+    assert str(data.parent / "list.txt") in caught.value.remedy
+
+
 def test_set_of_mostly_bad_label_files_stops_unless_overridden(make_set):
     data = make_set({"a": BOX, "b": "cat 0.5 0.5 0.2 0.2\n", "c": "0,0.5,0.5,0.2,0.2\n"})
     with pytest.raises(DataError) as caught:

@@ -41,3 +41,30 @@ def test_a_large_folder_is_not_taken_for_a_mount_that_hangs(tmp_path: Path, monk
         (tmp_path / f"{number}.png").touch()
     signs = [read_watch._reading[threading.get_ident()] for _ in listing._walk(str(tmp_path), set())]
     assert len(set(signs)) == 3
+
+
+def _from_list(folder: Path, content: bytes) -> list[str]:
+    (folder / "images").mkdir(exist_ok=True)
+    (folder / "images" / "a.jpg").touch()
+    (folder / "train.txt").write_bytes(content)
+    return list_pictures((folder / "train.txt",), folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "images/a.jpg\r\n".encode("utf-16"),
+        b'"images/a.jpg"\n',
+        b"data/images/a.jpg\n",
+        b"images\\a.jpg\r\n",
+    ],
+    ids=["PowerShell", "quoted", "with the folder that CVAT adds", "Windows"],
+)
+def test_lists_as_other_programs_write_them_are_read(content: bytes, tmp_path: Path) -> None:
+    assert _from_list(tmp_path, content) == [str(tmp_path / "images" / "a.jpg")]
+
+
+def test_lines_of_a_list_that_name_no_picture_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(_from_list(tmp_path, b"images/a.jpg\nimages/b\nimages/c.jpg 10,10,20,20,0\n")) == 1
+    assert "2 lines name no picture" in caplog.text
+    assert "'images/b'" in caplog.text
