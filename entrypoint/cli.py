@@ -5,20 +5,22 @@ import sys
 from collections.abc import Sequence
 
 from entrypoint.help_text import COMMANDS, help_text
-from entrypoint.stop_signals import stop_is_interrupt
 from yolov9 import __version__
 from yolov9.errors import ExitCode, UserError
 from yolov9.logs import LOG, drop_output, flush_output, setup_logging, show_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code; what a user can put right is said without a traceback."""
+    """Runs a command and returns its exit code; what a user can put right is said without a traceback.
+
+    Raises:
+        KeyboardInterrupt: a stop was asked for while no trainer was running.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     setup_logging()
     try:
         try:
-            with stop_is_interrupt():
-                return _dispatch(words)
+            return _dispatch(words)
         finally:
             flush_output()
     except BrokenPipeError:
@@ -28,8 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             LOG.error("%s", line)
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        return int(ExitCode.STOPPED_RESUMABLE)
     except Exception:
         LOG.exception("internal error; please report it with the lines below")
         return int(ExitCode.INTERNAL)

@@ -6,6 +6,6 @@ from pathlib import Path
 if __name__ == "__main__":
     # The folder of this file holds packages called data, model and config; they must not be found as such.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from entrypoint.cli import main
+    from entrypoint.__main__ import run
 
-    raise SystemExit(main(["val", *sys.argv[1:]]))
+    raise SystemExit(run(["val", *sys.argv[1:]]))

@@ -20,6 +20,11 @@ CHECK_NO_TORCH = (
     "assert 'torch' not in sys.modules, 'torch was imported'\n"
     "raise SystemExit(code)\n"
 )
+STARTS = (
+    "runpy.run_module('entrypoint', run_name='__main__')",
+    f"runpy.run_path({str(REPOSITORY / 'yolov9' / 'train_dual.py')!r}, run_name='__main__')",
+)
+"""How a program is started from within Python, as `python -m entrypoint` and as a script."""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -133,29 +138,32 @@ def test_the_log_of_a_refused_job_comes_with_time_and_offset(run: Run) -> None:
     assert time.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S%z").tm_year >= 2024
 
 
-def test_a_stop_while_the_program_is_loaded_is_a_stop(run: Run) -> None:
-    script = """
+@pytest.mark.parametrize("start", STARTS)
+def test_a_stop_while_the_program_is_loaded_is_a_stop(run: Run, start: str) -> None:
+    script = f"""
 import runpy, signal, sys
 class Stop:
     def find_spec(self, name, path=None, target=None):
         if name == "entrypoint.cli":
             signal.raise_signal(signal.SIGTERM)
 sys.meta_path.insert(0, Stop())
-runpy.run_module("entrypoint", run_name="__main__")
+{start}
 """
     done = run("--help", program=("-c", script))
     assert (done.returncode, done.stderr) == (75, "")
 
 
-@pytest.mark.parametrize(("module", "exit_code"), [("entrypoint", 0), ("yolov9", 2)])
-def test_a_stop_after_all_is_done_changes_nothing(run: Run, module: str, exit_code: int) -> None:
+@pytest.mark.parametrize(
+    ("start", "exit_code"), [*((start, 0) for start in STARTS), ("runpy.run_module('yolov9', run_name='__main__')", 2)]
+)
+def test_a_stop_after_all_is_done_changes_nothing(run: Run, start: str, exit_code: int) -> None:
     script = f"""
 import atexit, runpy, signal, sys
 atexit.register(signal.raise_signal, signal.SIGTERM)
 sys.argv = ["program", *sys.argv[1:]]
-runpy.run_module({module!r}, run_name="__main__")
+{start}
 """
-    words = ["--help"] if module == "entrypoint" else []
+    words = [] if exit_code else ["--help"]
     assert run(*words, program=("-c", script)).returncode == exit_code
 
 
