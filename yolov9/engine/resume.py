@@ -1,4 +1,4 @@
-"""Going on with a run: which file, which settings, and what is said about each of them."""
+"""Going on with a run: which settings, and what is said about each of them."""
 
 import shlex
 from collections.abc import Collection
@@ -8,14 +8,9 @@ from typing import Any
 
 from yolov9.config.recipe import Recipe, recipe_from_dict
 from yolov9.config.settings import TrainSettings
-from yolov9.engine.atomic_file import previous_of
-from yolov9.engine.checkpoint import LAST, newest_loadable
-from yolov9.engine.find_weights import newest_run
 from yolov9.errors import UserError
 from yolov9.logs import LOG
 
-AUTO = "auto"
-"""Value of --resume without a path: the newest run."""
 ALWAYS_NEW = frozenset(
     {
         "amp",
@@ -61,31 +56,6 @@ MAY_CHANGE = frozenset(
     }
 )
 """Settings that stay those of the run unless they are typed again. All others make the run what it is: refused."""
-
-
-def find_resumed(settings: TrainSettings, run_dir: Path) -> tuple[Path, dict[str, Any]]:
-    """Returns the checkpoint that `--resume` means, and its content.
-
-    Args:
-        settings: `resume` is a path, or "auto" for this run folder or else the newest one beside it.
-        run_dir: folder that the plan has chosen.
-
-    Raises:
-        UserError: there is nothing that can be resumed.
-    """
-    if settings.resume != AUTO:
-        return newest_loadable(Path(settings.resume))
-    last = run_dir / "weights" / LAST
-    if last.exists() or previous_of(last).exists():
-        return newest_loadable(last)
-    newest = newest_run(run_dir.parent)
-    if newest is None:
-        raise UserError(
-            found=f"no run under {run_dir.parent} has a weights/{LAST}",
-            needed="a run that was stopped",
-            remedy="--resume RUN/weights/last.pt, or leave --resume out",
-        )
-    return newest_loadable(newest)
 
 
 def merge_settings(

@@ -10,6 +10,7 @@ from yolov9.config.environment import Environment, read_environment
 from yolov9.config.recipe import load_recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.captured import side_stream
+from yolov9.engine.checkpoint import newest_loadable
 from yolov9.engine.checkpoint_writer import CheckpointWriter
 from yolov9.engine.distributed import process_group
 from yolov9.engine.gpu_failure import gpu_failure_explained
@@ -21,7 +22,6 @@ from yolov9.engine.precision import choose_precision, resolve_device, set_backen
 from yolov9.engine.result_folder import make_run_folder
 from yolov9.engine.resume import (
     already_finished,
-    find_resumed,
     log_resume,
     merge_settings,
     nothing_left,
@@ -43,7 +43,7 @@ class Trainer:
     """One training run, from its settings to its exit code.
 
     Args:
-        settings: options of `train`, usually completed by a plan.
+        settings: options of `train`, usually completed by a plan; `resume` is a run folder or a checkpoint.
         run_dir: folder for the results; when a run is resumed from another folder, that one is used.
         given: names of the options that the user typed; None: those that differ from the defaults.
         stop: asked after each micro-batch whether to stop; None: SIGTERM and SIGINT ask for it.
@@ -90,7 +90,7 @@ class Trainer:
         settings, content = self._settings, None
         recipe = load_recipe(settings.hyp)
         if settings.resume:
-            path, content = find_resumed(settings, self._run_dir)
+            path, content = newest_loadable(Path(settings.resume))
             settings, lines = merge_settings(content["training"]["settings"], settings, self._given)
             if nothing_left(content, settings):
                 if settings.continue_run:

@@ -129,6 +129,11 @@ def test_a_damaged_file_without_one_before_names_best_pt_and_never_itself(tmp_pa
     assert f"--weights {last}" not in caught.value.remedy
 
 
+def test_nothing_to_resume_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"last\.pt"):
+        newest_loadable(tmp_path / "exp")
+
+
 def test_a_file_for_detection_cannot_be_resumed(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "best.pt", final_content(FACTS, {"w": torch.ones(2)}, 5), keep_previous=False)
     with pytest.raises(UserError, match="no training state"):

@@ -9,8 +9,7 @@ import pytest
 
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.plan_record import PLAN_FILE, note_refused
-from yolov9.engine.resume import already_finished, find_resumed, merge_settings, nothing_left, refused_settings
-from yolov9.errors import UserError
+from yolov9.engine.resume import already_finished, merge_settings, nothing_left, refused_settings
 
 SAVED = TrainSettings(data="old.yaml", epochs=50, batch_size=16, optimizer="SGD", close_mosaic=5, workers=8, seed=3)
 
@@ -134,8 +133,3 @@ def test_a_finished_run_is_told_how_to_go_on() -> None:
     error = already_finished(Path("/runs/my run/weights/last.pt"), progress_of(50, finished=True))
     assert error.found == "/runs/my run is finished: 50 of 50 epochs were trained"
     assert error.remedy == "--resume '/runs/my run' --epochs 60"
-
-
-def test_nothing_to_resume_is_a_user_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"last\.pt"):
-        find_resumed(TrainSettings(resume="auto"), tmp_path / "exp")
