@@ -20,6 +20,7 @@ from yolov9.config.settings import TrainSettings
 from yolov9.engine import step_setup
 from yolov9.engine.captured import side_stream
 from yolov9.engine.distributed import Ranks
+from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.precision import choose_precision, resolve_device, set_backend_switches
 from yolov9.engine.random_targets import random_rows
 from yolov9.engine.run_context import RunContext
@@ -163,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     device = resolve_device(options.device)
     set_backend_switches(device)
+    check_kernels(device)
     print("model      batch  path     images/s       ms   peak GiB  busy %  first step s", flush=True)
     for name in options.models:
         for batch in options.batches:

@@ -21,6 +21,7 @@ from yolov9.config.picture_size import fitting_size
 from yolov9.data.index import SINGLE_CLASS_NAME
 from yolov9.data.letterbox import LetterboxPlan, letterbox
 from yolov9.engine.device_batch import to_unit_range
+from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
@@ -118,6 +119,7 @@ class Detector:
     ) -> None:
         self.options = options or DetectorOptions()
         self._device = resolve_device(device)
+        check_kernels(self._device)
         model = weights if isinstance(weights, DetectionModel) else load_weights(weights)
         self.names = (SINGLE_CLASS_NAME,) if self.options.single_class else tuple(model.names)
         self.stride = int(model.stride.max())

@@ -23,7 +23,7 @@ from yolov9.engine.run_context import RunContext
 from yolov9.logs import LOG
 from yolov9.loss import LossSettings
 from yolov9.model import DetectionModel
-from yolov9.ops.plain import triton_is_installed
+from yolov9.ops.plain import kernels_wanted
 
 TIME_LIMIT_S = 300
 """Compiling one by one, as they are launched, takes no longer."""
@@ -90,7 +90,7 @@ def _say_failed(reason: str) -> None:
 def _has_kernels(context: RunContext) -> bool:
     settings, precision = context.settings, context.precision
     half_on_gpu = precision.device.type == "cuda" and precision.dtype != torch.float32
-    return half_on_gpu and not settings.plain_step and triton_is_installed()
+    return half_on_gpu and not settings.plain_step and kernels_wanted()
 
 
 def _step(context: RunContext, model: DetectionModel) -> StepToCompile:

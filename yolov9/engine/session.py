@@ -16,6 +16,7 @@ from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
 from yolov9.engine.checkpoint import ModelFacts, Progress
 from yolov9.engine.early_stop import EarlyStop
 from yolov9.engine.gpu_claim import GpuClaim, claim_gpu
+from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.kernels_ahead import compile_kernels_ahead
 from yolov9.engine.loader_setup import train_loader_settings, val_loader_settings
 from yolov9.engine.model_setup import freeze_layers, make_model
@@ -89,6 +90,7 @@ def open_session(context: RunContext, resumed: dict[str, Any] | None = None) -> 
         if val_index is not None:
             val_loader = stack.enter_context(open_loader(val_loader_settings(context, val_index, train_index)))
         model = make_model(context.settings, list(train_index.names), context.environment, resumed)
+        check_kernels(context.precision.device)
         compile_kernels_ahead(context, model)
         claim = stack.enter_context(claim_gpu(context.precision.device, context.environment))
         # Its memory is taken before a batch is looked for that fits into the rest.

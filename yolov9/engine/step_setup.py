@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch.optim import Optimizer
 
 from yolov9.engine.distributed import Ranks, copy_from_first
@@ -14,10 +13,8 @@ from yolov9.engine.optimizer import ParameterGroups, build_optimizer, group_para
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.schedule import scaled_weight_decay
 from yolov9.engine.step import TrainStep
-from yolov9.logs import LOG
 from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import DetectionModel
-from yolov9.ops.plain import triton_is_installed
 
 SEARCH_PAYS_FROM_BATCHES = 5000
 """cuDNN's search takes 7 to 10 s at the start, and saves 3 to 6 % of each batch (docs/measurements.md): 1 to 4 ms."""
@@ -48,7 +45,6 @@ def make_step(
         search: let cuDNN try all its kernels for the first batch shape.
     """
     settings, recipe, precision = context.settings, context.recipe, context.precision
-    say_missing_kernels(precision.device)
     if settings.checkpoint_activations and precision.device.type == "cuda":
         save_allocator_memory()
     model = place_model(model, precision, ranks, sync_bn=settings.sync_bn)
@@ -80,12 +76,6 @@ def make_step(
         plain=settings.plain_step,
     )
     return StepParts(model=model, loss=loss, groups=groups, optimizer=optimizer, ema=ema, step=step)
-
-
-def say_missing_kernels(device: torch.device) -> None:
-    """Logs that a GPU will be slower than it could be, when Triton is not there."""
-    if device.type == "cuda" and not triton_is_installed():
-        LOG.warning("Triton is not installed: the training step uses PyTorch's own operations, which are slower")
 
 
 def search_pays(batches: int) -> bool:

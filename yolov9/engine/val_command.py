@@ -20,6 +20,7 @@ from yolov9.engine.final_validation import BatchPictures, class_table, draw_diag
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.judge import Judge
+from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.loader_setup import VALIDATION_PAD
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
@@ -143,6 +144,7 @@ def _prepare_model(
         )
     set_backend_switches(precision.device)
     limit_allocator(precision.device, settings.gpu_share)
+    check_kernels(precision.device)
     return for_inference(model, precision.device, precision.dtype), tuple(index.names)
 
 

@@ -22,8 +22,17 @@ def triton_is_installed() -> bool:
 def kernels_take(x: Tensor) -> bool:
     """Tells whether kernels of this project may work on a tensor: on a CUDA card with Triton, unless the caller is
     inside `plain_operations`."""
-    on_card = x.is_cuda or (x.is_meta and _depth["meta"] > 0)
-    return on_card and _depth["plain"] == 0 and triton_is_installed()
+    return (x.is_cuda or (x.is_meta and _depth["meta"] > 0)) and kernels_wanted()
+
+
+def kernels_wanted() -> bool:
+    """Tells whether there are kernels, and nobody wants plain operations instead."""
+    return _depth["plain"] == 0 and triton_is_installed()
+
+
+def give_up_kernels() -> None:
+    """Makes every operation a plain one for the rest of this process."""
+    _depth["plain"] += 1
 
 
 @contextmanager
