@@ -30,7 +30,7 @@ DEMO_RUN := runs/train/demo
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- the virtual environment: made once, and again when a lock file changes -------------------------------------------
 
@@ -50,12 +50,13 @@ $(VENV)/lint-ready: env/lint.lock $(VENV)/ready
 
 # --- without Docker -----------------------------------------------------------------------------------------------------
 
+# --conf 0.1: after so short a training the network is right more often than it is sure.
 .PHONY: demo
 demo: export YOLOV9_CACHE_DIR := $(DEMO_CACHE)
 demo: $(VENV)/ready ## train on a drawn data set (no GPU needed) and detect in one of its pictures
 	$(PY) -m entrypoint train --cfg yolov9-t --img 160 --epochs 10 --batch 8 --optimisation-batch 8 --close-mosaic 3 \
 	    --cache ram --name demo --exist-ok
-	$(PY) -m entrypoint detect --weights $(DEMO_RUN)/weights/best.pt --img 160 --name demo --exist-ok \
+	$(PY) -m entrypoint detect --weights $(DEMO_RUN)/weights/best.pt --img 160 --name demo --exist-ok --conf 0.1 \
 	    --source "$$(ls -t $(DEMO_CACHE)/datasets/*/images/val/0000.jpg | sed -n 1p)"
 	@echo 'Annotated picture: $(CURDIR)/runs/detect/demo/0000.jpg'
 

@@ -191,7 +191,7 @@ def _frame(frame: Frame) -> str:
 def _report(summary: DetectSummary, detector: Detector, seconds: float) -> None:
     per_picture = ", ".join(f"{name} {value:.1f}" for name, value in detector.times.milliseconds().items())
     LOG.info(
-        "%d pictures or frames, %d objects (%s); %.1f s in all, %.1f a second; milliseconds each: %s",
+        "pictures or frames: %d, objects: %d (%s); %.1f s in all, %.1f a second; milliseconds each: %s",
         summary.frames,
         summary.objects.total(),
         ", ".join(f"{count} {name}" for name, count in summary.objects.most_common(10)) or "none",

@@ -176,7 +176,7 @@ def test_hidden_labels_and_scores_change_the_drawing(detect: Run, photo: Path):
 def test_one_line_per_picture_and_totals_are_logged(detect: Run, photo: Path, log_lines: list[str]):
     detect(photo)
     assert any(photo.name in line and "640x480" in line and " ms" in line for line in log_lines)
-    assert any("1 pictures or frames, 6 objects" in line for line in log_lines)
+    assert any("pictures or frames: 1, objects: 6" in line for line in log_lines)
 
 
 def test_names_are_never_formatted_into_the_log(detect: Run, tmp_path: Path, make_picture: Make, log_lines: list[str]):
