@@ -74,7 +74,7 @@ def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
             Path(copy).parent,
         )
-    if ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA):
+    if ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA, ExitCode.NO_GPU):
         if former:
             write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
         elif {path.name for path in run_dir.rglob("*")} <= {PLAN_FILE, "weights"}:

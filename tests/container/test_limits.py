@@ -157,14 +157,15 @@ def test_too_few_processes_are_refused_with_the_option_that_helps(run: Run, tiny
 
 
 def test_p37_a_gpu_that_the_driver_lists_and_cuda_cannot_use_ends_the_job(
-    run: Run, gpu_options: list[str], tiny_data: Path
+    run: Run, gpu_options: list[str], tiny_data: Path, runs_dir: Path
 ) -> None:
-    options = ["--volume", f"{tiny_data}:/data:ro", *gpu_options]
+    options = ["--volume", f"{tiny_data}:/data:ro", "--volume", f"{runs_dir}:/runs", *gpu_options]
     for words in ((), ("--device", "0")):
         log = run("train", *TINY, *words, options=options, exit_code=69, expected=["ERROR"])
         assert "GPU 0 cannot be used by PyTorch: Found no NVIDIA driver" in log
         assert "--device cpu" in log
         assert "Traceback" not in log
+    assert not list((runs_dir / "train").iterdir()), "a refused job leaves no folder behind"
 
 
 def test_p37_check_tries_the_gpu_and_fails_with_its_words(run: Run, gpu_options: list[str]) -> None:
