@@ -57,7 +57,7 @@ def run_job(command: str, argv: Sequence[str]) -> int:
 
 def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
     """Plans a job and runs its trainer."""
-    former = _text_of(run_dir / PLAN_FILE)
+    former, saved_at_ns = _text_of(run_dir / PLAN_FILE), _saved_at_ns(run_dir)
     try:
         facts, plan = plan_job(request, clean=True)
     except BaseException:
@@ -74,7 +74,8 @@ def _run_once(request: JobRequest, run_dir: Path) -> tuple[Ending, Plan]:
             "paths that begin with %s/files are of the copy; the originals are called as what follows",
             Path(copy).parent,
         )
-    if ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA, ExitCode.NO_GPU):
+    refused = ending.exit_code in (ExitCode.USAGE, ExitCode.BAD_DATA, ExitCode.NO_GPU)
+    if refused and _saved_at_ns(run_dir) == saved_at_ns:
         if former:
             write_text_atomically(run_dir / PLAN_FILE, former)  # What was refused must not come back with --resume.
         elif {path.name for path in run_dir.rglob("*")} <= {PLAN_FILE, "weights"}:
