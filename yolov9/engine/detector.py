@@ -21,13 +21,13 @@ from yolov9.config.picture_size import fitting_size
 from yolov9.data.index import SINGLE_CLASS_NAME
 from yolov9.data.letterbox import LetterboxPlan, letterbox
 from yolov9.engine.device_batch import to_unit_range
-from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.engine.precision import resolve_device
 from yolov9.errors import UserError
 from yolov9.logs import LOG
 from yolov9.model import DetectionModel, for_inference, load_weights
 from yolov9.ops import nms
+from yolov9.ops.plain import plain_operations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,6 @@ class Detector:
     ) -> None:
         self.options = options or DetectorOptions()
         self._device = resolve_device(device)
-        check_kernels(self._device)
         model = weights if isinstance(weights, DetectionModel) else load_weights(weights)
         self.names = (SINGLE_CLASS_NAME,) if self.options.single_class else tuple(model.names)
         self.stride = int(model.stride.max())
@@ -174,7 +173,8 @@ class Detector:
         pixels = torch.from_numpy(np.stack(fitted)[:, :, :, ::-1].copy()).to(self._device)
         batch = to_unit_range(pixels, self._dtype)
         t1 = self._now()
-        prediction = self._model(batch)
+        with plain_operations():  # Kernels of our own take seconds to compile, which detection does not win back.
+            prediction = self._model(batch)
         t2 = self._now()
         rows = self._select(prediction)
         self.times.prepare_s += t1 - t0

@@ -20,7 +20,6 @@ from yolov9.engine.final_validation import BatchPictures, class_table, draw_diag
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.judge import Judge
-from yolov9.engine.kernel_check import check_kernels
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.loader_setup import VALIDATION_PAD
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
@@ -30,6 +29,7 @@ from yolov9.engine.validate import Thresholds, ValidationResult, validate
 from yolov9.errors import DataError, ExitCode
 from yolov9.logs import LOG, show_result
 from yolov9.model import DetectionModel, for_inference, load_weights
+from yolov9.ops.plain import plain_operations
 
 DEFAULT_BATCH = 32
 """Pictures per forward pass when nobody planned it; the default of the published script."""
@@ -76,8 +76,9 @@ def validate_split(settings: ValSettings, run_dir: Path) -> ValReport:
     make_folder(run_dir)
     only_speed = settings.task == SPEED_TASK
     keep = not only_speed and (settings.save_txt or _wants_json(settings))
-    # The loader's processes start before anything touches the GPU.
-    with open_loader(_loader_settings(settings, index, pin=device.type == "cuda")) as loader:
+    # The loader's processes start before anything touches the GPU. Kernels of our own would be compiled for seconds,
+    # some again for each shape of a batch, which one pass over the pictures does not win back.
+    with open_loader(_loader_settings(settings, index, pin=device.type == "cuda")) as loader, plain_operations():
         precision = _precision(settings, device)
         model, names = _prepare_model(settings, index, precision)
         draw = not settings.noplots and not only_speed
@@ -144,7 +145,6 @@ def _prepare_model(
         )
     set_backend_switches(precision.device)
     limit_allocator(precision.device, settings.gpu_share)
-    check_kernels(precision.device)
     return for_inference(model, precision.device, precision.dtype), tuple(index.names)
 
 

@@ -12,8 +12,9 @@ import torch
 from yolov9.data.images import read_image
 from yolov9.engine.detector import Detector, DetectorOptions, as_objects
 from yolov9.errors import ExitCode, UserError
-from yolov9.model import load_weights
+from yolov9.model import DetectionModel, load_weights
 from yolov9.ops import nms
+from yolov9.ops.plain import kernels_wanted, triton_is_installed
 
 OPTIONS = DetectorOptions(imgsz=96, conf=0.3, max_det=20)
 
@@ -173,3 +174,18 @@ def test_half_on_a_gpu_gives_nearly_the_same_boxes(weights: Path, photo: Path):
     full = Detector(weights, "0", DetectorOptions(imgsz=640, conf=0.3)).predict(image)
     half = Detector(weights, "0", DetectorOptions(imgsz=640, conf=0.3, half=True)).predict(image)
     assert abs(len(full) - len(half)) <= 0.05 * len(full) + 2
+
+
+@pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it")
+def test_nothing_is_compiled_for_a_detection(weights: Path, photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    forward = DetectionModel.forward
+
+    def noting(model: DetectionModel, images: torch.Tensor) -> torch.Tensor:
+        seen.append(kernels_wanted())
+        return forward(model, images)
+
+    monkeypatch.setattr(DetectionModel, "forward", noting)
+    Detector(weights, "cpu", OPTIONS).predict(read_image(photo))
+    assert seen == [False]
+    assert kernels_wanted()
