@@ -5,7 +5,7 @@ from torch import Tensor
 
 NEAREST_CENTRE, FARTHEST_CENTRE = 0.3, 0.7
 SHORTEST_SIDE, LONGEST_SIDE = 0.05, 0.45
-"""Shares of a picture: with these a box lies inside of it, or nearly."""
+"""Shares of a picture: with these a box lies inside of it."""
 
 
 def random_rows(pictures: int, boxes: int, classes: int, generator: torch.Generator | None = None) -> Tensor:

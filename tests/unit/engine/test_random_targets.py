@@ -11,5 +11,5 @@ def test_each_picture_has_its_boxes_and_all_lie_in_it() -> None:
     assert rows[:, 1].unique().tolist() == list(range(7))
     centre, size = rows[:, 2:4], rows[:, 4:6]
     assert bool((size > 0).all())
-    assert bool((centre > 0).all())
-    assert bool((centre < 1).all())
+    assert bool((centre - size / 2 > 0).all())
+    assert bool((centre + size / 2 < 1).all())

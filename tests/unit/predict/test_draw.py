@@ -37,8 +37,14 @@ def test_any_script_is_drawn_with_and_without_fonts(label: str, fonts: FontSet |
 @pytest.mark.parametrize(
     "box", [[-50, -50, 400, 400], [0, 0, 1, 1], [159, 119, 160, 120], [np.nan, 0, np.inf, 50], [100, 80, 20, 10]]
 )
-def test_boxes_at_or_over_the_border_are_drawn_inside_the_picture(box: list[float]):
-    assert _draw("a long label 0.99", box).shape == (120, 160, 3)
+def test_labels_of_boxes_at_or_over_the_border_are_drawn_inside_the_picture(box: list[float]):
+    paper = (_draw("a long label 0.99", box) == class_colour(3)).all(2)
+    assert paper.sum() > 300
+
+
+def test_a_box_that_is_larger_than_the_picture_is_drawn_along_its_border():
+    image = _draw("", [-50, -50, 400, 400])
+    assert [tuple(image[y, x]) for y, x in ((0, 80), (119, 80), (60, 0), (60, 159))] == [class_colour(3)] * 4
 
 
 def test_a_picture_smaller_than_the_label_is_no_error():
