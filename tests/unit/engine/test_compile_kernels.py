@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 import torch
 
+from yolov9.config.environment import read_environment
+from yolov9.config.recipe import Recipe
+from yolov9.config.settings import TrainSettings
 from yolov9.engine import kernels_ahead
+from yolov9.engine.distributed import Ranks
 from yolov9.engine.kernels_ahead import StepToCompile
+from yolov9.engine.precision import Precision
+from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.model import build_model
 from yolov9.ops.plain import triton_is_installed
 
-pytestmark = pytest.mark.skipif(
-    not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it"
-)
+pytestmark = [
+    pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it"),
+    # Said from Python 3.12 on, where the test program has threads; the program that compiles has none.
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 TINY = str(Path(__file__).with_name("tiny-graph.yaml"))
 HOPPER = [9, 0]
 STEP_KERNELS = {
@@ -32,6 +40,14 @@ def step_of(model: str) -> StepToCompile:
     return StepToCompile(
         graph=build_model(model, nc=2).graph, classes=2, imgsz=64, batches=[4], dtype="bfloat16", recompute=False,
         loss={}, capability=HOPPER, processes=2,
+    )  # fmt: skip
+
+
+def context_of(run_dir: Path, precision: Precision) -> RunContext:
+    settings = with_defaults(TrainSettings(imgsz=64, batch_size=4, workers=2))
+    return RunContext(
+        settings=settings, recipe=Recipe(), run_dir=run_dir, precision=precision, ranks=Ranks(),
+        environment=read_environment(),
     )  # fmt: skip
 
 
@@ -83,15 +99,27 @@ def test_every_kernel_of_a_step_compiles_for_older_and_newer_cards(
     assert len(list(tmp_path.glob("*/*.cubin"))) == len(launches)
 
 
-def test_what_is_compiled_is_noted_and_not_done_again(
+def test_the_first_start_of_a_run_compiles_and_the_next_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    done = tmp_path / "ahead.json"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: tuple(HOPPER))
+    context = context_of(tmp_path, Precision(torch.device("cuda", 0), torch.bfloat16))
     with caplog.at_level(logging.INFO):
-        kernels_ahead._compile(step_of(TINY), done)
+        kernels_ahead.compile_kernels_ahead(context, build_model(TINY, nc=2))
+        lines = len(caplog.records)
+        kernels_ahead.compile_kernels_ahead(context, build_model(TINY, nc=2))
     assert "kernels compiled in" in caplog.records[-1].message
-    assert json.loads(done.read_text())["kernels"] == len({path.parent for path in tmp_path.glob("*/*.cubin")})
+    assert len(caplog.records) == lines == 2
+    note = next(tmp_path.glob("ahead-*.json"))
+    assert json.loads(note.read_text())["kernels"] == len({path.parent for path in tmp_path.glob("*/*.cubin")})
+
+
+def test_nothing_is_compiled_for_a_run_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    context = context_of(tmp_path, Precision(torch.device("cpu"), torch.bfloat16))
+    kernels_ahead.compile_kernels_ahead(context, build_model(TINY, nc=2))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_steps_have_other_notes_and_the_number_of_processes_does_not_matter() -> None:
