@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from yolov9.data.dataset_config import DatasetConfig
+from yolov9.data.label_search import find_label_elsewhere
 from yolov9.data.listing import IMAGE_SUFFIXES, label_path_of
 from yolov9.data.scan import NO_FILE, ScannedPicture
 from yolov9.errors import DataError
@@ -63,10 +64,13 @@ def check_any_label(used: list[ScannedPicture], sources: tuple[Path, ...], split
     if any(len(picture.labels) for picture in used):
         return
     looked_for = label_path_of(used[0].path) if used else ", ".join(map(str, sources))
-    state = "is empty" if used and used[0].label_file else "is not there"
+    is_empty = bool(used) and used[0].label_file
+    elsewhere = find_label_elsewhere(used[0].path) if used and not is_empty else None
+    state = "is empty" if is_empty else f"is not there, but {elsewhere} is" if elsewhere else "is not there"
     raise DataError(
         found=f"no label at all for the {len(used)} pictures of {split!r}; for the first one {looked_for} {state}",
-        needed="a label file per picture, in a folder 'labels' beside the folder 'images'",
+        needed="a text file per picture with rows \"class centre-x centre-y width height\", in a folder 'labels' "
+        "beside the folder 'images', or beside the picture where its path has no folder 'images'",
         remedy="put the label files there (images/a/x.jpg -> labels/a/x.txt)",
     )
 

@@ -30,6 +30,8 @@ class DatasetConfig:
     """Class names; the place is the class number."""
     splits: dict[str, tuple[Path, ...]]
     """Per split ("train", "val", "test") the folders and list files that exist."""
+    key_point_columns: int = 0
+    """Numbers after each box in the label files that give its key points ('kpt_shape'); they are not used."""
     tried: dict[str, tuple[Path, ...]] = field(default_factory=dict)
     """Per split that was named but not found: every path that was tried."""
 
@@ -95,7 +97,7 @@ def load_dataset_config(
             tried[split] = tuple(dict.fromkeys([*root_tried, *missing]))
         else:
             splits[split] = tuple(entry.found for entry in entries if entry.found)
-    config = DatasetConfig(file, root, names, splits, tried)
+    config = DatasetConfig(file, root, names, splits, _read_key_point_columns(content, file), tried)
     for split in require:
         config.sources(split)
     return config
@@ -180,6 +182,19 @@ def _read_nc(content: dict[str, Any], file: Path) -> int | None:
     if not 1 <= nc <= MOST_CLASSES:
         raise _bad(file, f"nc: {text!r} is not a number of classes")
     return nc
+
+
+def _read_key_point_columns(content: dict[str, Any], file: Path) -> int:
+    """Returns points times numbers of each point; 'kpt_shape: [17, 3]' is what data sets for poses say."""
+    shape = content.get("kpt_shape")
+    if shape is None or shape in _NOTHING:
+        return 0
+    try:
+        points, numbers = (int(text) for text in shape if isinstance(shape, list))
+    except (TypeError, ValueError):
+        raise _bad(file, f"kpt_shape: {shape!r} is not [POINTS, NUMBERS OF EACH]") from None
+    LOG.info("%s: key points are left out, their boxes are used", file)
+    return points * numbers
 
 
 def _read_root(content: dict[str, Any], file: Path) -> tuple[Path, tuple[Path, ...]]:

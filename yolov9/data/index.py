@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from yolov9.data.checks import check_any_label, check_class_numbers, check_enough, check_label_files, check_pictures
 from yolov9.data.dataset_config import DatasetConfig
+from yolov9.data.doubts import doubt_boxes, doubt_classes, doubt_missing_labels
 from yolov9.data.flat import join_bytes, join_rows, offsets_of
 from yolov9.data.listing import list_pictures
 from yolov9.data.scan import ScannedPicture, scan_pictures
@@ -54,6 +55,11 @@ class DatasetIndex:
         """Returns the absolute path of a picture."""
         start, end = self.path_offsets[number : number + 2]
         return os.fsdecode(self.path_bytes[start:end].tobytes())
+
+    def paths(self) -> set[bytes]:
+        """Returns the absolute paths of all pictures, in their `os.fsencode` form."""
+        joined = self.path_bytes.tobytes()
+        return {joined[start:end] for start, end in pairwise(self.path_offsets.tolist())}
 
     def labels_of(self, number: int) -> NDArray[np.float32]:
         """Returns the (n, 5) labels of a picture, a view."""
@@ -109,7 +115,8 @@ class DatasetIndex:
         sources = config.sources(split)
         cache = ScanCache(cache_dir, sources)
         known = cache.load()
-        scanned = list(scan_pictures(list_pictures(sources, config.root), known, workers))
+        paths = list_pictures(sources, config.root)
+        scanned = list(scan_pictures(paths, known, workers, config.key_point_columns))
         facts = {picture.path: picture.facts for picture in scanned}
         if facts != known:
             cache.save(facts)
@@ -125,6 +132,9 @@ class DatasetIndex:
         index = cls._assemble(enough, names, single_cls=single_cls)
         summary = _summarise(split, scanned, enough, index, min_items)
         summary.log()
+        doubt_missing_labels(used, split)
+        doubt_classes(summary)
+        doubt_boxes(index.labels, split)
         return replace(index, summary=summary)
 
     @classmethod

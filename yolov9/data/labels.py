@@ -68,20 +68,21 @@ class _RowError(Exception):
         self.whole_file = whole_file
 
 
-def read_labels(path: str | Path) -> ParsedLabels:
+def read_labels(path: str | Path, key_point_columns: int = 0) -> ParsedLabels:
     """Reads a label file; see `parse_labels`.
 
     Raises:
         OSError: it cannot be read; FileNotFoundError when it is not there, which means a picture without objects.
     """
-    return parse_labels(Path(path).read_bytes())
+    return parse_labels(Path(path).read_bytes(), key_point_columns)
 
 
-def parse_labels(data: bytes) -> ParsedLabels:
+def parse_labels(data: bytes, key_point_columns: int = 0) -> ParsedLabels:
     """Parses the bytes of a label file.
 
     Args:
         data: content; line ends, tabs, blank lines, comment lines (#) and a byte-order mark do not matter.
+        key_point_columns: numbers after a box that give its key points; a row with so many more is a box.
 
     Returns:
         Labels in the order of the rows; when exact duplicates had to be removed, sorted by value.
@@ -96,7 +97,7 @@ def parse_labels(data: bytes) -> ParsedLabels:
         if not text or text[0] == "#":
             continue
         try:
-            row, clipped = _parse_row(text)
+            row, clipped = _parse_row(text, key_point_columns)
         except _RowError as error:
             bad += 1
             _note(problems, error.reason, "row left out", number, text)
@@ -116,6 +117,7 @@ def parse_labels(data: bytes) -> ParsedLabels:
     labels, segments = _to_arrays(rows)
     if problems:
         labels, segments = _without_slivers(labels, segments, lines, problems)
+    labels, segments = _without_flat_boxes(labels, segments, lines, problems)
     labels, segments = _without_duplicates(labels, segments, lines, problems)
     return ParsedLabels(labels, segments, list(problems.values()))
 
@@ -126,7 +128,7 @@ def polygon_to_box(points: Floats) -> Floats:
     return np.concatenate([(low + high) / 2, high - low]).astype(np.float32)
 
 
-def _parse_row(text: str) -> tuple[list[float], bool]:
+def _parse_row(text: str, key_point_columns: int) -> tuple[list[float], bool]:
     """Returns the numbers of one row, and whether a coordinate had to be clipped."""
     try:
         values = [float(column) for column in text.split()]
@@ -136,6 +138,8 @@ def _parse_row(text: str) -> tuple[list[float], bool]:
         raise _RowError(reason, whole_file=True) from None
     if "_" in text:  # Python reads 1_0 as 10
         raise _RowError("a word in place of a number", whole_file=True)
+    if key_point_columns and len(values) == BOX_COLUMNS + key_point_columns:
+        del values[BOX_COLUMNS:]
     count = len(values)
     if count < BOX_COLUMNS or count == BOX_COLUMNS + 1:
         hint = " (a confidence at the end?)" if count > BOX_COLUMNS else ""
@@ -182,10 +186,31 @@ def _without_slivers(
 ) -> tuple[Floats, list[Floats]]:
     """Drops boxes at the border that are thinner than a rounding error: what clipping leaves of a box outside."""
     centres, sizes = labels[:, 1:3], labels[:, 3:5]
-    sliver = ((sizes < ROUNDING) & ((centres <= 0) | (centres >= 1))).any(axis=1)
-    for place in np.flatnonzero(sliver).tolist():
-        _note(problems, "nothing of the box is left after clipping", "row left out", *lines[place])
-    keep = np.flatnonzero(~sliver).tolist()
+    sliver = np.flatnonzero(((sizes < ROUNDING) & ((centres <= 0) | (centres >= 1))).any(axis=1)).tolist()
+    return _without(sliver, "nothing of the box is left after clipping", labels, segments, lines, problems)
+
+
+def _without_flat_boxes(
+    labels: Floats, segments: list[Floats], lines: list[tuple[int, str]], problems: dict[str, RowProblem]
+) -> tuple[Floats, list[Floats]]:
+    """Drops boxes without width or height: nothing is learnt from them, and none is ever found."""
+    flat = np.flatnonzero((labels[:, 3:5] <= 0).any(axis=1)).tolist()
+    if not flat:
+        return labels, segments
+    return _without(flat, "box without width or height", labels, segments, lines, problems)
+
+
+def _without(
+    dropped: list[int],
+    reason: str,
+    labels: Floats,
+    segments: list[Floats],
+    lines: list[tuple[int, str]],
+    problems: dict[str, RowProblem],
+) -> tuple[Floats, list[Floats]]:
+    for place in dropped:
+        _note(problems, reason, "row left out", *lines[place])
+    keep = sorted(set(range(len(labels))) - set(dropped))
     lines[:] = [lines[place] for place in keep]
     return labels[keep], [segments[place] for place in keep]
 

@@ -63,19 +63,26 @@ class ScannedPicture:
 _NO_LABELS = np.zeros((0, 5), np.float32)
 
 
-def scan_pictures(paths: list[str], known: dict[str, ImageFacts], workers: int) -> Iterator[ScannedPicture]:
+def scan_pictures(
+    paths: list[str], known: dict[str, ImageFacts], workers: int, key_point_columns: int = 0
+) -> Iterator[ScannedPicture]:
     """Scans pictures in the given order.
 
     Args:
         paths: absolute paths.
         known: facts of an earlier scan; used for a picture when its stamp is still the same.
         workers: threads; the caller passes what the CPU limit allows.
+        key_point_columns: numbers after each box that give its key points.
     """
+
+    def scan(chunk: list[str]) -> list[ScannedPicture]:
+        return [scan_picture(path, known.get(path), key_point_columns) for path in chunk]
+
     chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
     started = told = time.monotonic()
     done = 0
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="scan") as pool:
-        for pictures in pool.map(lambda chunk: [scan_picture(path, known.get(path)) for path in chunk], chunks):
+        for pictures in pool.map(scan, chunks):
             done += len(pictures)
             now = time.monotonic()
             if now - told > PROGRESS_EVERY_S:
@@ -84,7 +91,7 @@ def scan_pictures(paths: list[str], known: dict[str, ImageFacts], workers: int) 
             yield from pictures
 
 
-def scan_picture(path: str, known: ImageFacts | None) -> ScannedPicture:
+def scan_picture(path: str, known: ImageFacts | None, key_point_columns: int = 0) -> ScannedPicture:
     """Checks one picture and parses its label file (labels are read afresh each time, so they are never stale)."""
     with reading(path):
         facts = _image_facts(path, known)
@@ -95,7 +102,7 @@ def scan_picture(path: str, known: ImageFacts | None) -> ScannedPicture:
     label_path = label_path_of(path)
     try:
         with reading(label_path):
-            parsed = read_labels(label_path)
+            parsed = read_labels(label_path, key_point_columns)
     except FileNotFoundError:
         return ScannedPicture(path, facts, _NO_LABELS, [], False, "", tuple(problems))
     except OSError as error:

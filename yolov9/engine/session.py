@@ -11,6 +11,7 @@ from torch import Tensor
 
 from yolov9.config.settings import FIND, FIND_LARGEST, NOMINAL_BATCH
 from yolov9.data import DatasetIndex, load_dataset_config
+from yolov9.data.doubts import doubt_shared_pictures
 from yolov9.data.loader import Loader, open_loader
 from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
 from yolov9.engine.checkpoint import ModelFacts, Progress
@@ -113,7 +114,11 @@ def _read_data(context: RunContext) -> tuple[DatasetIndex, DatasetIndex | None]:
         return index
 
     train = read("train", settings.min_items)
-    return train, read("val", 0) if context.ranks.is_first else None
+    if not context.ranks.is_first:
+        return train, None
+    val = read("val", 0)
+    doubt_shared_pictures(train.paths(), val.paths())
+    return train, val
 
 
 def _assemble(

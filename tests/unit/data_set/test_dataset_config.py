@@ -118,6 +118,7 @@ def test_split_that_is_not_required_may_be_missing(folder):
         ("path: .", "neither 'names' nor 'nc'"),
         ("- a\n- b", "not a mapping"),
         ("names: [a, b", "line "),
+        ("names: [a]\nkpt_shape: 17", "kpt_shape"),
         ("\xff", "not UTF-8"),
     ],
 )
@@ -128,6 +129,11 @@ def test_bad_content_is_named(text, words, folder):
         load_dataset_config(str(file))
     assert words in caught.value.found
     assert str(file) in caught.value.found
+
+
+def test_shape_of_key_points_gives_their_columns(folder):
+    config = _load(folder, "train: images/train\nval: images/val\nkpt_shape: [17, 3]")
+    assert config.key_point_columns == 51
 
 
 def test_names_stay_as_typed(folder):

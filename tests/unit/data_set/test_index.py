@@ -82,7 +82,8 @@ def test_report_has_every_problem_with_file_line_and_text(make_set, tmp_path):
 
 
 def test_log_has_the_first_problems_of_each_kind_and_their_number(make_set, caplog):
-    _build(make_set({"a": BOX, **{f"x{number}": BOX + "0 nan 0.5 0.2 0.2\n" for number in range(5)}}))
+    bad = {f"x{number}": BOX + "0 nan 0.5 0.2 0.2\n" for number in range(5)}
+    _build(make_set({"a": BOX, **bad}, names=("a",)))
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(lines) == 4
     assert lines[-1] == "... 2 more files: not a finite number"

@@ -100,6 +100,21 @@ def test_rounding_errors_are_clipped_and_a_sliver_at_the_border_goes():
     assert [problem.action for problem in parsed.problems] == ["repaired", "row left out"]
 
 
+@pytest.mark.parametrize("row", ["1 0.5 0.5 0 0.2", "1 0.5 0.5 0.2 0", "1 0.1 0.5 0.2 0.5 0.3 0.5"])
+def test_box_without_area_is_left_out(row):
+    parsed = parse_labels(f"{GOOD}\n{row}\n".encode())
+    assert len(parsed.labels) == len(parsed.segments) == 1
+    assert parsed.problems[0].reason == "box without width or height"
+    assert parsed.problems[0].line == 2
+
+
+def test_key_points_are_cut_off_where_the_data_set_has_them():
+    row = GOOD + " 0.9 0.9 2" * 4
+    parsed = parse_labels(f"{row}\n".encode(), key_point_columns=12)
+    np.testing.assert_array_equal(parsed.labels, parse_labels(GOOD.encode()).labels)
+    assert not parsed.problems
+
+
 def test_segments_follow_their_labels_when_duplicates_are_removed():
     parsed = parse_labels(b"1 0.1 0.2 0.5 0.2 0.3 0.6\n0 0.5 0.5 0.2 0.2\n1 0.1 0.2 0.5 0.2 0.3 0.6\n")
     assert parsed.labels[:, 0].tolist() == [0, 1]
@@ -115,7 +130,11 @@ def test_any_bytes_give_labels_in_range_or_a_reason(data):
     assert ((parsed.labels[:, 1:] >= 0) & (parsed.labels[:, 1:] <= 1)).all()
 
 
-@given(st.lists(st.tuples(st.integers(0, 90), *[st.floats(0, 1, width=32)] * 4), unique=True, max_size=20))
+_PLACE = st.floats(0, 1, width=32)
+_SIZE = st.floats(0, 1, width=32, exclude_min=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), _PLACE, _PLACE, _SIZE, _SIZE), unique=True, max_size=20))
 def test_written_boxes_are_read_back_exactly(rows):
     text = "\n".join(" ".join(repr(value) for value in row) for row in rows)
     expected = np.array(rows, np.float32).reshape(-1, 5)

@@ -22,9 +22,9 @@ setup_logging()
 cache = Path(sys.argv[2])
 looked = []
 scan = module.scan_pictures
-def counted(paths, known, workers):
+def counted(paths, known, *others):
     looked.append(len(paths) - len(known))
-    return scan(paths, known, workers)
+    return scan(paths, known, *others)
 module.scan_pictures = counted
 for _ in range(2):
     DatasetIndex.build(load_dataset_config(sys.argv[1]), "train", cache_dir=cache)
