@@ -27,7 +27,13 @@ MOST_LEGEND_CLASSES = 20
 """With more classes than this only the mean is named in the legend."""
 
 MOST_NAMED_CLASSES = 90
-"""With more classes than this the axes of the confusion matrix and the bars carry no names."""
+"""With more classes than this the axes of the confusion matrix carry no names."""
+
+MOST_NAMED_BARS = 30
+"""With more classes than this their names would overlap under the bars."""
+
+MOST_COUNTED_BARS = 12
+"""With more classes than this the counts would touch over the bars."""
 
 MOST_CELL_NUMBERS = 30
 """With more classes than this no numbers are written into the confusion matrix."""
@@ -196,26 +202,37 @@ def draw_labels(labels: NDArray[np.floating], names: Sequence[str], picture: Pat
         names: class names.
         picture: file to write.
     """
+    from matplotlib.colors import PowerNorm
+
     figure, (bars, boxes, centres, sizes) = _figure(2, 2, 4.6, 3.9)
-    counts = np.bincount(labels[:, 0].astype(int), minlength=len(names)) if len(labels) else np.zeros(len(names))
-    columns = bars.bar(range(len(counts)), counts, color=[_rgb(number) for number in range(len(counts))])
-    bars.set(ylabel="objects", title="objects per class")
-    if len(names) <= MOST_LEGEND_CLASSES:
-        bars.bar_label(columns, fontsize=8)
-    if len(names) <= MOST_NAMED_CLASSES:
-        shown = _plain(names)
-        upright = len(shown) * max(map(len, shown), default=0) <= MOST_LYING_CHARACTERS
-        bars.set_xticks(range(len(shown)), shown, rotation=0 if upright else 90, fontsize=8)
-        _no_formulas(bars)
+    _draw_counts(bars, np.bincount(labels[:, 0].astype(int), minlength=len(names)), names)
     _draw_outlines(boxes, labels)
+    unit = ((0, 1), (0, 1))
     for axis, (first, second), words in (
         (centres, (1, 2), ("centre x, part of the width", "centre y, part of the height", "centres of the boxes")),
         (sizes, (3, 4), ("width, part of the picture", "height, part of the picture", "sizes of the boxes")),
     ):
-        axis.hist2d(labels[:, first], labels[:, second], bins=50, range=((0, 1), (0, 1)), cmap="Blues", cmin=1, vmin=0)
+        # By the square root: one size that is everywhere does not hide all others.
+        shades = PowerNorm(0.5, vmin=0)
+        axis.hist2d(labels[:, first], labels[:, second], bins=50, range=unit, cmin=1, cmap="Blues", norm=shades)
         axis.set(xlabel=words[0], ylabel=words[1], title=words[2])
     centres.invert_yaxis()
     return _save(figure, picture)
+
+
+def _draw_counts(axis: "Axes", counts: NDArray[np.int_], names: Sequence[str]) -> None:
+    """Draws a bar for each class, with its count and name where there is room for them."""
+    bars = axis.bar(range(len(counts)), counts, color=[_rgb(number) for number in range(len(counts))])
+    axis.set(ylabel="objects", title="objects per class")
+    if len(counts) <= MOST_COUNTED_BARS:
+        axis.bar_label(bars, fontsize=8)
+    if len(counts) > MOST_NAMED_BARS:
+        axis.set_xlabel("class number")
+        return
+    shown = _plain(names)
+    side_by_side = len(shown) * max(map(len, shown), default=0) <= MOST_LYING_CHARACTERS
+    axis.set_xticks(range(len(shown)), shown, rotation=0 if side_by_side else 90, fontsize=8)
+    _no_formulas(axis)
 
 
 def _draw_outlines(axis: "Axes", labels: NDArray[np.floating]) -> None:

@@ -85,6 +85,16 @@ def test_labels_summary(count: int, tmp_path: Path):
     assert min(_size(plots.draw_labels(labels, ODD_NAMES, tmp_path / "labels.jpg"))) > 100
 
 
+def test_names_that_would_overlap_under_the_bars_give_way_to_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, picture: drawn.append(figure.axes[0]) or picture)
+    for count in (20, 80):
+        plots.draw_labels(np.full((3, 5), 0.5), [f"thing {number}" for number in range(count)], tmp_path / "labels.jpg")
+    few, many = ([text.get_text() for text in axis.get_xticklabels()] for axis in drawn)
+    assert few == [f"thing {number}" for number in range(20)]
+    assert not any("thing" in text for text in many)
+
+
 def test_targets_are_drawn_on_the_picture_they_belong_to(tmp_path: Path):
     images = np.full((2, 100, 200, 3), 114, np.uint8)
     targets = np.array([[1, 0, 0.5, 0.5, 0.5, 0.4]], np.float32)
