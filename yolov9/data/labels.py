@@ -36,7 +36,7 @@ class RowProblem:
     reason: str
     """What is wrong, in words that can be counted over files."""
     action: str
-    """"repaired", "row left out" or "picture left out"."""
+    """"repaired", "row left out", "picture left out", or that it is kept."""
     line: int
     """Line number, from 1, of the first row with this problem."""
     text: str
@@ -117,7 +117,7 @@ def parse_labels(data: bytes, key_point_columns: int = 0) -> ParsedLabels:
     labels, segments = _to_arrays(rows)
     if problems:
         labels, segments = _without_slivers(labels, segments, lines, problems)
-    labels, segments = _without_flat_boxes(labels, segments, lines, problems)
+    _note_flat_boxes(labels, lines, problems)
     labels, segments = _without_duplicates(labels, segments, lines, problems)
     return ParsedLabels(labels, segments, list(problems.values()))
 
@@ -186,33 +186,17 @@ def _without_slivers(
 ) -> tuple[Floats, list[Floats]]:
     """Drops boxes at the border that are thinner than a rounding error: what clipping leaves of a box outside."""
     centres, sizes = labels[:, 1:3], labels[:, 3:5]
-    sliver = np.flatnonzero(((sizes < ROUNDING) & ((centres <= 0) | (centres >= 1))).any(axis=1)).tolist()
-    return _without(sliver, "nothing of the box is left after clipping", labels, segments, lines, problems)
-
-
-def _without_flat_boxes(
-    labels: Floats, segments: list[Floats], lines: list[tuple[int, str]], problems: dict[str, RowProblem]
-) -> tuple[Floats, list[Floats]]:
-    """Drops boxes without width or height: nothing is learnt from them, and none is ever found."""
-    flat = np.flatnonzero((labels[:, 3:5] <= 0).any(axis=1)).tolist()
-    if not flat:
-        return labels, segments
-    return _without(flat, "box without width or height", labels, segments, lines, problems)
-
-
-def _without(
-    dropped: list[int],
-    reason: str,
-    labels: Floats,
-    segments: list[Floats],
-    lines: list[tuple[int, str]],
-    problems: dict[str, RowProblem],
-) -> tuple[Floats, list[Floats]]:
-    for place in dropped:
-        _note(problems, reason, "row left out", *lines[place])
-    keep = sorted(set(range(len(labels))) - set(dropped))
+    sliver = ((sizes < ROUNDING) & ((centres <= 0) | (centres >= 1))).any(axis=1)
+    for place in np.flatnonzero(sliver).tolist():
+        _note(problems, "nothing of the box is left after clipping", "row left out", *lines[place])
+    keep = np.flatnonzero(~sliver).tolist()
     lines[:] = [lines[place] for place in keep]
     return labels[keep], [segments[place] for place in keep]
+
+
+def _note_flat_boxes(labels: Floats, lines: list[tuple[int, str]], problems: dict[str, RowProblem]) -> None:
+    for place in np.flatnonzero((labels[:, 3:5] <= 0).any(axis=1)).tolist():
+        _note(problems, "box without width or height", "kept; in validation it counts as missed", *lines[place])
 
 
 def _without_duplicates(

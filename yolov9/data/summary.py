@@ -19,7 +19,7 @@ class Problem:
     reason: str
     """What is wrong, in words that can be counted."""
     action: str
-    """"picture left out", "row left out" or "repaired"."""
+    """"picture left out", "row left out", "repaired", or that it is kept."""
     line: int | None = None
     """First line concerned, from 1; None for pictures."""
     text: str = ""

@@ -101,10 +101,11 @@ def test_rounding_errors_are_clipped_and_a_sliver_at_the_border_goes():
 
 
 @pytest.mark.parametrize("row", ["1 0.5 0.5 0 0.2", "1 0.5 0.5 0.2 0", "1 0.1 0.5 0.2 0.5 0.3 0.5"])
-def test_box_without_area_is_left_out(row):
+def test_box_without_area_is_kept_and_told(row):
     parsed = parse_labels(f"{GOOD}\n{row}\n".encode())
-    assert len(parsed.labels) == len(parsed.segments) == 1
+    assert len(parsed.labels) == len(parsed.segments) == 2
     assert parsed.problems[0].reason == "box without width or height"
+    assert parsed.problems[0].action.startswith("kept")
     assert parsed.problems[0].line == 2
 
 
