@@ -210,7 +210,9 @@ def _unknown(prog: str, word: str, known: Sequence[str]) -> UserError:
     flag = word.partition("=")[0]
     if not flag.startswith("-"):
         return UserError(
-            found=f"{prog}: {word!r} stands alone", needed="a flag before each value", remedy=f"{prog} --help"
+            found=f"{prog}: {word!r} stands alone",
+            needed="a flag before each value, and quotes around patterns, which the shell replaces by several names",
+            remedy="--source 'FOLDER/*.jpg'" if prog == "detect" else f"{prog} --help",
         )
     # Compared without the dashes, in which all options are alike.
     bare = {option.lstrip("-"): option for option in known}

@@ -37,7 +37,7 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
         if facts.st_size > MAX_BYTES:
             raise YamlFileError(f"it has {facts.st_size} bytes, more than {MAX_BYTES}")
         text = decode_text(path.read_bytes())
-        content = yaml.load(text, Loader=yaml.BaseLoader if all_text else yaml.SafeLoader)
+        content = _load(text, yaml.BaseLoader if all_text else yaml.SafeLoader)
         if _values_in(content, {}, set()) > MAX_VALUES:
             raise YamlFileError(f"its aliases stand for more than {MAX_VALUES} values")
     except UnicodeDecodeError as error:
@@ -53,6 +53,38 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
     except (ValueError, TypeError, OverflowError) as error:  # such as the 99th of a month, or a list as a key
         raise YamlFileError(str(error).splitlines()[0][:LONGEST_REASON]) from None
     return content
+
+
+def _load(text: str, kind: type[yaml.BaseLoader] | type[yaml.SafeLoader]) -> Any:
+    loader = kind(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_second_keys(node, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _refuse_second_keys(node: yaml.Node, known: set[int]) -> None:
+    """Refuses a key that stands twice in a mapping: which of the values is meant is not for this program to guess."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in known:
+        return
+    known.add(id(node))
+    if not isinstance(node, yaml.MappingNode):
+        for item in node.value:
+            _refuse_second_keys(item, known)
+        return
+    keys: set[str] = set()
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in keys:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} stands there a second time", problem_mark=key.start_mark
+                )
+            keys.add(key.value)
+        _refuse_second_keys(value, known)
 
 
 def _values_in(value: Any, known: dict[int, int], open_ones: set[int]) -> int:
@@ -72,5 +104,9 @@ def _values_in(value: Any, known: dict[int, int], open_ones: set[int]) -> int:
 def _where(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     line = f"line {mark.line + 1}: " if mark else ""
-    tab = " (a tab; YAML is indented with spaces)" if "\\t" in str(error.problem) else ""
-    return f"{line}{error.problem}{tab}"
+    hint = ""
+    if "\\t" in str(error.problem):
+        hint = " (a tab; YAML is indented with spaces)"
+    elif "escape" in str(error.problem):
+        hint = " (a backslash in double quotes; single quotes keep it as it is)"
+    return f"{line}{error.problem}{hint}"

@@ -147,7 +147,9 @@ def _read_names(content: dict[str, Any], file: Path) -> tuple[str, ...]:
     if isinstance(given, dict):
         names = _names_of_mapping(given, file)
     elif isinstance(given, list):
-        names = tuple(str(name) for name in given)
+        names = tuple(_read_name(name, number, file) for number, name in enumerate(given))
+    elif set(given) & set(",[{"):
+        raise _bad(file, f"names: {given!r} is one text, not a list")
     else:
         names = (str(given),)
     if nc is not None and nc != len(names):
@@ -159,7 +161,7 @@ def _read_names(content: dict[str, Any], file: Path) -> tuple[str, ...]:
 
 def _names_of_mapping(given: dict[Any, Any], file: Path) -> tuple[str, ...]:
     try:
-        numbered = {int(key): str(name) for key, name in given.items()}
+        numbered = {int(key): _read_name(name, key, file) for key, name in given.items()}
     except ValueError as error:
         raise _bad(file, f"names: a key is not a class number ({error})") from None
     if max(numbered) >= MOST_CLASSES:
@@ -169,6 +171,12 @@ def _names_of_mapping(given: dict[Any, Any], file: Path) -> tuple[str, ...]:
         listed = ", ".join(str(number) for number in missing[:10])
         raise _bad(file, f"names: no name for class {listed}" if missing else "names: a class number below 0")
     return tuple(numbered[number] for number in range(len(numbered)))
+
+
+def _read_name(name: Any, number: int | str, file: Path) -> str:
+    if not isinstance(name, str):
+        raise _bad(file, f"names: class {number} is called {name!r}, which is no text")
+    return name
 
 
 def _read_nc(content: dict[str, Any], file: Path) -> int | None:

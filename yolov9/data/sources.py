@@ -181,7 +181,7 @@ def _files_of_folder(folder: Path) -> list[str]:
     entries = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     usable = [str(path) for path in entries if _is_usable(str(path))]
     if not usable:
-        deeper = next((path for path in sorted(folder.rglob("*")) if _is_usable(str(path)) and path.is_file()), None)
+        deeper = next((path for path in folder.rglob("*") if _is_usable(str(path)) and path.is_file()), None)
         hint = f"--source '{folder}/**/*{deeper.suffix}'" if deeper else SAMPLE_REMEDY
         raise UserError(
             f"the folder {folder} holds no picture or video itself ({len(entries)} other files)",

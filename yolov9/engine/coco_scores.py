@@ -25,6 +25,12 @@ LIBRARIES = (("faster_coco_eval", "COCO", "COCOeval_faster"), ("pycocotools", "c
 
 INSTALL_HINT = "pip install faster-coco-eval (or pycocotools)"
 
+ENTRY_FIELDS = {
+    "images": ("id", "file_name"),
+    "annotations": ("id", "image_id", "category_id", "bbox"),
+    "categories": ("id", "name"),
+}
+"""Lists of an annotation file, and what each of their entries has to have."""
 BBOX_DECIMALS = 3
 SCORE_DECIMALS = 5
 
@@ -208,8 +214,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: {error.strerror}", "a COCO annotation file that can be read", remedy) from error
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}", "a COCO annotation file", remedy) from error
-    keys = ("images", "annotations", "categories")
+    keys = tuple(ENTRY_FIELDS)
     if not isinstance(content, dict) or not all(isinstance(content.get(key), list) for key in keys):
         raise DataError(f"{path} lacks one of the lists {', '.join(keys)}", "a COCO annotation file", remedy)
+    for key, fields in ENTRY_FIELDS.items():
+        for number, entry in enumerate(content[key]):
+            lacking = [name for name in fields if not isinstance(entry, dict) or name not in entry]
+            if lacking:
+                raise DataError(f"{path}: {key}[{number}] has no {lacking[0]!r}", "a COCO annotation file", remedy)
     content.setdefault("info", {})  # newer pycocotools insist on it
     return content

@@ -143,9 +143,29 @@ def _prepare_model(
             "weights that were trained on these classes",
             "--data with the data set of the weights, or --single-cls to compare boxes only",
         )
+    _compare_names(model, index, settings)
     set_backend_switches(precision.device)
     limit_allocator(precision.device, settings.gpu_share)
     return for_inference(model, precision.device, precision.dtype), tuple(index.names)
+
+
+def _compare_names(model: DetectionModel, index: DatasetIndex, settings: ValSettings) -> None:
+    """Warns when weights and data set call the same class number by other names; weights without names have numbers."""
+    trained = list(model.names)
+    if settings.single_cls or trained == [str(number) for number in range(model.nc)]:
+        return
+    differ = [number for number, name in enumerate(index.names) if name != trained[number]]
+    if differ:
+        first = differ[0]
+        LOG.warning(
+            "%d of %d classes have another name in the weights than in the data set: class %d is %r in the weights "
+            "and %r in the data set; numbers are compared, not names",
+            len(differ),
+            model.nc,
+            first,
+            trained[first],
+            index.names[first],
+        )
 
 
 def _precision(settings: ValSettings, device: torch.device) -> Precision:

@@ -88,6 +88,13 @@ def test_mistakes_on_the_command_line_say_what_is_needed(argv: list[str], words:
     assert caught.value.exit_code == 2
 
 
+def test_a_pattern_that_the_shell_has_replaced_is_answered_with_quotes() -> None:
+    with pytest.raises(UserError) as caught:
+        make_request("detect", ["--source", "a.jpg", "b.jpg"], variables={})
+    assert "quotes" in caught.value.needed
+    assert caught.value.remedy == "--source 'FOLDER/*.jpg'"
+
+
 def test_spellings_with_underscores_are_taken() -> None:
     settings = train(["--close_mosaic=3", "--batch_size", "4", "--exist_ok"]).settings
     assert (settings.close_mosaic, settings.batch_size, settings.exist_ok) == (3, 4, True)  # type: ignore[union-attr]

@@ -72,7 +72,10 @@ def test_the_file_decides_about_image_ids(tmp_path: Path):
     assert annotations.image_id("/x/000000000009.jpg") == 9
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"images": []}', b"\xff\xfe"])
+NAMELESS = b'{"images": [{"id": 1}], "annotations": [], "categories": []}'
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"images": []}', b"\xff\xfe", NAMELESS])
 def test_a_file_that_is_no_annotation_file_is_a_data_error(content: bytes | None, tmp_path: Path):
     if content is not None:
         (tmp_path / "a.json").write_bytes(content)

@@ -147,6 +147,18 @@ def test_weights_of_other_classes_are_refused(settings: Callable[..., ValSetting
         validate_split(settings(data=str(other)), tmp_path / "run")
 
 
+def test_classes_that_have_another_name_in_the_weights_are_told(
+    settings: Callable[..., ValSettings], data: Path, tmp_path: Path, log_lines: list[str]
+):
+    other = tmp_path / "other.yaml"
+    names = json.dumps([NAMES[1], NAMES[0], NAMES[2]])
+    other.write_text(f"path: {data.parent}\ntrain: images/val\nval: images/val\nnames: {names}\n", encoding="utf-8")
+    validate_split(settings(noplots=True), tmp_path / "run")
+    assert not any("another name" in line for line in log_lines)
+    validate_split(settings(data=str(other), noplots=True), tmp_path / "run")
+    assert any(line.startswith("WARNING 2 of 3 classes have another name") for line in log_lines)
+
+
 def test_a_split_that_is_not_there_is_a_data_error(settings: Callable[..., ValSettings], tmp_path: Path):
     with pytest.raises(DataError, match="test"):
         validate_split(settings(task="test"), tmp_path / "run")
