@@ -10,8 +10,12 @@ from dataclasses import dataclass
 HEAD_BYTES = 65536
 """Bytes of a file that hold the header of nearly every picture; one EXIF segment of a JPEG is at most this long."""
 
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of a JPEG frame header (SOF0 … SOF15), which holds the size; C4, C8 and CC are other things."""
+JPEG_END = b"\xff\xd9"
+"""The last marker of a complete JPEG, EOI."""
+JPEG_TAIL_BYTES = 4096
+"""The end marker is looked for here: cameras and editors append padding and small extras."""
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 """JPEG markers without a length: TEM, RST0 … RST7, SOI."""
 _ORIENTATION_TAG = 0x0112
@@ -105,7 +109,7 @@ def _parse_jpeg(data: bytes) -> ImageHeader:
         if marker in _JPEG_BARE:
             continue
         (length,) = struct.unpack_from(">H", data, at)
-        if marker in _JPEG_FRAMES:
+        if marker in JPEG_FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 3)
             return ImageHeader("jpeg", width, height, orientation)
         if marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0" and orientation == 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from yolov9.data.headers import HEAD_BYTES, ImageHeader, TruncatedHeaderError, parse_header
+from yolov9.data.headers import HEAD_BYTES, JPEG_END, JPEG_TAIL_BYTES, ImageHeader, TruncatedHeaderError, parse_header
 from yolov9.data.images import ImageError, decode_image, refuse_bomb
 
 SMALLEST_SIDE = 10
@@ -17,9 +17,6 @@ LARGEST_LOSS = 0.05
 """Share of the rows of a JPEG that may be missing at its end for it to be used all the same."""
 
 _CUT_OFF = "cut off: part of the picture is missing"
-_TAIL_BYTES = 4096
-"""The end marker of a JPEG is looked for here: cameras and editors append padding and small extras."""
-_JPEG_END = b"\xff\xd9"
 _FILLER = bytes([0x55, 0xAA, 0x3C, 0x5A]) * 4096
 """Bytes that decode to some texture when a JPEG decoder takes them for picture data."""
 
@@ -92,8 +89,8 @@ def _check(file: io.BufferedReader, size: int, header: ImageHeader | None) -> tu
 
 def _check_jpeg(file: io.BufferedReader, size: int) -> str:
     """Returns a note for a JPEG without end marker whose pixels are there; refuses one that lacks rows."""
-    file.seek(max(0, size - _TAIL_BYTES))
-    if _JPEG_END in file.read():
+    file.seek(max(0, size - JPEG_TAIL_BYTES))
+    if JPEG_END in file.read():
         return ""
     file.seek(0)
     lost = _share_of_lost_rows(file.read())
@@ -108,7 +105,7 @@ def _share_of_lost_rows(data: bytes) -> float:
     The file is decoded twice, ended at once and continued with filler: the decoder turns filler into pixels only where
     picture data is missing, so rows that are the same both times were in the file.
     """
-    ended, continued = _decode_rows(data + _JPEG_END), _decode_rows(data + _FILLER + _JPEG_END)
+    ended, continued = _decode_rows(data + JPEG_END), _decode_rows(data + _FILLER + JPEG_END)
     if ended is None or continued is None:
         return 1.0
     differs = (ended != continued).any(axis=(1, 2))

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from yolov9.data.headers import ImageHeader, TruncatedHeaderError, parse_header
+from yolov9.data.headers import JPEG_END, ImageHeader, TruncatedHeaderError, parse_header
 
 MAX_PIXELS = 178_956_970
 """Largest picture that is decoded (0.5 GiB as BGR); Pillow refuses pictures above the same size."""
 
-_JPEG_END = b"\xff\xd9"
 _REDUCED_FLAGS = {
     1: cv2.IMREAD_COLOR,
     2: cv2.IMREAD_REDUCED_COLOR_2,
@@ -128,8 +127,8 @@ def turn_upright(image: Pixels, orientation: int) -> Pixels:
 def _decode_common(data: bytes, header: ImageHeader, reduce: int) -> Pixels:
     """Decodes one of the formats of `parse_header`; pixels as stored."""
     in_decoder = reduce if header.format == "jpeg" else 1
-    if header.format == "jpeg" and not data.endswith(_JPEG_END):
-        data += _JPEG_END  # keeps libjpeg from complaining on standard error about a missing end marker
+    if header.format == "jpeg" and not data.endswith(JPEG_END):
+        data += JPEG_END  # keeps libjpeg from complaining on standard error about a missing end marker
     # OpenCV versions differ in which formats they turn upright, so it is never left to them.
     flags = _REDUCED_FLAGS[in_decoder] | cv2.IMREAD_IGNORE_ORIENTATION
     image = _opencv(data, flags)

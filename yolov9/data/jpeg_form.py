@@ -3,12 +3,12 @@
 import struct
 from collections.abc import Iterator
 
-from yolov9.data.headers import exif_orientation
+from yolov9.data.headers import JPEG_END, JPEG_FRAMES, JPEG_TAIL_BYTES, exif_orientation
 
 _BASELINE = 0xC0
 """Marker of a baseline frame (ITU-T T.81, table B.1). Decoders in hardware read no others, and for a progressive one
 nvJPEG would take the CPU of the trainer, which has better things to do than the loader's processes."""
-_OTHER_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC, _BASELINE}
+_OTHER_FRAMES = JPEG_FRAMES - {_BASELINE}
 _BITS = 8
 _COLOURS = 3
 _COMPONENTS = ((1, 2, 3), (0, 1, 2))
@@ -18,9 +18,6 @@ _LUMINANCE_SAMPLINGS = frozenset({0x11, 0x21, 0x12, 0x22})
 _SINGLE = 0x11
 _ADOBE_RGB = 0
 """Colour transform of an Adobe segment: the three components are red, green and blue."""
-_END = b"\xff\xd9"
-_TAIL_BYTES = 4096
-"""The end marker is looked for here: editors append padding and small extras."""
 
 
 def plain_jpeg_hw(data: bytes) -> tuple[int, int] | None:
@@ -31,7 +28,7 @@ def plain_jpeg_hw(data: bytes) -> tuple[int, int] | None:
     Args:
         data: the whole file.
     """
-    if not data.startswith(b"\xff\xd8\xff") or _END not in data[-_TAIL_BYTES:]:
+    if not data.startswith(b"\xff\xd8\xff") or JPEG_END not in data[-JPEG_TAIL_BYTES:]:
         return None
     try:
         for marker, body in _segments(data):
