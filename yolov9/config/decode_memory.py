@@ -1,9 +1,7 @@
 """GPU memory that `--decode gpu` takes: read by the plan, which knows no PyTorch, and by the trainer."""
 
-from yolov9.config.loader_memory import BYTES_PER_PIXEL, PICTURE_FACTOR, WINDOW_LAG
+from yolov9.config.loader_memory import BYTES_PER_PIXEL, MIXED_SAMPLES, MOSAIC_PICTURES, PICTURE_FACTOR, WINDOW_LAG
 
-MOST_SOURCES = 8
-"""Pictures of one sample: two mosaics of four."""
 LARGEST_FACTOR = 4
 """A picture just under twice as long as the training size, in terms of its area."""
 DECODED_AT_ONCE_BYTES = 128 << 20
@@ -21,4 +19,4 @@ def picture_store_bytes(imgsz: int, window: int, batch: int) -> int:
     square = imgsz * imgsz * BYTES_PER_PIXEL
     kept = (window + WINDOW_LAG + batch) * PICTURE_FACTOR * square
     # One sample must find all of its pictures, and a gap at the end of the memory.
-    return max(kept, (MOST_SOURCES + 1) * LARGEST_FACTOR * square)
+    return max(kept, (MIXED_SAMPLES * MOSAIC_PICTURES + 1) * LARGEST_FACTOR * square)

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from yolov9.config.loader_memory import MIXED_SAMPLES, MOSAIC_PICTURES
 from yolov9.data.draw_turned import largest_scale
 from yolov9.data.draw_upright import shown_pixels
 from yolov9.data.geometry import Floats, is_affine, is_axis_aligned, warp_points
 from yolov9.data.images import ImageError
 from yolov9.data.reader import PictureReader, reduction_for
-from yolov9.data.sample import MIXED_SAMPLES, UnreadableError, View
+from yolov9.data.sample import UnreadableError, View
 from yolov9.data.scene import Scene, pasted_mask
 from yolov9.data.tiles import Rectangle, Tile
 from yolov9.data.undecoded import Undecoded, fetch, place_bytes
 
-MOSAIC_TILES = 4
 NO_MASK = -1
 ALIGNMENT = 16
 
@@ -52,7 +52,7 @@ SCENE = np.dtype(
         ("canvas_width", "<f4"),
         ("tiles", "<i4"),
         ("mask", "<i8"),
-        ("tile", TILE, MOSAIC_TILES),
+        ("tile", TILE, MOSAIC_PICTURES),
     ]
 )
 """Matrix from output to canvas, row by row; tiles in use; where its mask begins: (H, ceil(W / 8)), a bit a pixel, set
@@ -65,7 +65,7 @@ DRAWING = np.dtype(
         ("recolour", "<i4"),
         ("factors", "<f4", 3),
         ("scene", SCENE, MIXED_SAMPLES),
-        ("source", SOURCE, MIXED_SAMPLES * MOSAIC_TILES),
+        ("source", SOURCE, MIXED_SAMPLES * MOSAIC_PICTURES),
     ]
 )
 """What `View` says."""
@@ -93,7 +93,7 @@ def drawing_bytes(imgsz: int, area: int) -> int:
         area: pixels of the largest sample.
     """
     masks = MIXED_SAMPLES * (area + ALIGNMENT)  # rows of bits are padded to bytes, so this is generous
-    pictures = MIXED_SAMPLES * MOSAIC_TILES * (place_bytes(imgsz) + ALIGNMENT)
+    pictures = MIXED_SAMPLES * MOSAIC_PICTURES * (place_bytes(imgsz) + ALIGNMENT)
     return _aligned(_aligned(DRAWING.itemsize) + masks + pictures)
 
 

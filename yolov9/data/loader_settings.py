@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from yolov9.config.loader_memory import RING_SLOTS
+from yolov9.config.loader_memory import MIXED_SAMPLES, MOSAIC_PICTURES, RING_SLOTS
 from yolov9.config.recipe import Recipe
 from yolov9.config.stages import Stage, size_at
 from yolov9.data.drawing import drawing_bytes
@@ -15,11 +15,8 @@ from yolov9.data.index import DatasetIndex
 from yolov9.data.order import BatchPlan
 from yolov9.data.rect import RectBatches, plan_rect_batches
 from yolov9.data.ring import RingLayout
-from yolov9.data.sample import MIXED_SAMPLES, SampleSettings
+from yolov9.data.sample import SampleSettings
 from yolov9.data.window import WindowLayout, plan_window
-
-MOSAIC_PICTURES = 4
-"""Source pictures of a mosaic."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from yolov9.config.loader_memory import MIXED_SAMPLES, MOSAIC_PICTURES
 from yolov9.data.augment import Picture, bgr_to_rgb_with_hsv, flip_labels, hsv_factors, mixup_ratio
 from yolov9.data.brush import OPENCV, Brush
 from yolov9.data.geometry import Floats, PerspectiveLimits
@@ -23,8 +24,6 @@ from yolov9.data.reader import PictureReader
 from yolov9.data.scene import Labelled, Scene, letterbox_objects, mosaic_scene, paint, scene_boxes, single_scene
 from yolov9.data.tiles import Drawable, flip_matrix
 
-MIXED_SAMPLES = 2
-"""Mosaics of a blended sample."""
 MAX_SUBSTITUTES = 16
 """Pictures of one sample that may turn out unreadable and be replaced before the sample is given up."""
 
@@ -279,7 +278,7 @@ class SampleMaker:
     def _mosaic(
         self, rng: np.random.Generator, number: int, partners: Partners, failures: Mapping[int, str], side: int
     ) -> Scene:
-        four = [self._labelled(n, failures) for n in (number, *(partners.draw() for _ in range(3)))]
+        four = [self._labelled(n, failures) for n in (number, *(partners.draw() for _ in range(MOSAIC_PICTURES - 1)))]
         return mosaic_scene(rng, four, side, self._limits, self._settings.copy_paste)
 
     def _labelled(self, number: int, failures: Mapping[int, str]) -> Labelled:

@@ -14,13 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from yolov9.config.loader_memory import VALIDATION_BATCH_FACTOR
+from yolov9.config.loader_memory import MIXED_SAMPLES, MOSAIC_PICTURES, VALIDATION_BATCH_FACTOR
 from yolov9.config.picture_size import LARGEST_SCALE, rounded_size
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.data import DatasetIndex
-from yolov9.data.loader_settings import MOSAIC_PICTURES
-from yolov9.data.sample import MIXED_SAMPLES
 from yolov9.engine.average_judge import AverageJudge
 from yolov9.engine.batch_finder import DoesNotFit, FoundBatch, Limits, Probe, find_batch
 from yolov9.engine.distributed import Ranks
