@@ -7,8 +7,8 @@ from pathlib import Path
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 """Unit of the times in /proc/PID/stat."""
-AFTER_NAME = {"utime": 11, "stime": 12}
-"""proc(5): places in /proc/PID/stat, counted from the field after the program's name."""
+OWN_TIMES = slice(11, 13)
+"""proc(5): places of utime and stime in /proc/PID/stat, counted from the field after the program's name."""
 OWN_AND_CHILDREN = slice(11, 15)
 """The same and those of children that were waited for."""
 
@@ -42,10 +42,9 @@ def read_usage(pid: int, root: Path = Path("/proc")) -> Usage | None:
     """Returns what a process has used, or None when it has ended."""
     folder = root / str(pid)
     try:
-        words = (folder / "stat").read_text().rpartition(")")[2].split()
+        ticks = _ticks(folder, OWN_TIMES)
     except OSError:
         return None
-    ticks = sum(int(words[place]) for place in AFTER_NAME.values())
     return Usage(cpu_s=ticks / TICKS_A_SECOND, runnable_s=_runnable_s(folder), read_bytes=_read_bytes(folder))
 
 
@@ -55,8 +54,7 @@ def tree_cpu_s(pid: int, root: Path = Path("/proc")) -> float:
     while left:
         folder = root / str(left.pop())
         try:
-            words = (folder / "stat").read_text().rpartition(")")[2].split()
-            total += sum(int(word) for word in words[OWN_AND_CHILDREN])
+            total += _ticks(folder, OWN_AND_CHILDREN)
             for task in (folder / "task").iterdir():
                 left += [int(child) for child in (task / "children").read_text().split()]
         except OSError:
@@ -82,6 +80,11 @@ class UsageMeter:
             if now is not None:
                 total = total + (now - before)
         return total
+
+
+def _ticks(folder: Path, times: slice) -> int:
+    words = (folder / "stat").read_text().rpartition(")")[2].split()  # the name may hold blanks and brackets
+    return sum(int(word) for word in words[times])
 
 
 def _runnable_s(folder: Path) -> float:
