@@ -17,6 +17,11 @@ class ExitCode(IntEnum):
     DIVERGED = 76
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's text, for a message of one line; the error's type when it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class UserError(Exception):
     """Something the user can put right: says what was found, what is needed and what to type.
 

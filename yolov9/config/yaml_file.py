@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from yolov9.decode_text import decode_text
+from yolov9.errors import first_line
 
 MAX_BYTES = 16 << 20
 """A data.yaml that names all 21,000 classes of the largest public data set has half a megabyte."""
@@ -47,11 +48,11 @@ def read_yaml(path: Path, *, all_text: bool = False) -> Any:
     except yaml.MarkedYAMLError as error:
         raise YamlFileError(_where(error)) from None
     except yaml.YAMLError as error:
-        raise YamlFileError(str(error).splitlines()[0]) from None
+        raise YamlFileError(first_line(error)) from None
     except RecursionError:
         raise YamlFileError("nested too deeply, or an alias of itself") from None
     except (ValueError, TypeError, OverflowError) as error:  # such as the 99th of a month, or a list as a key
-        raise YamlFileError(str(error).splitlines()[0][:LONGEST_REASON]) from None
+        raise YamlFileError(first_line(error)[:LONGEST_REASON]) from None
     return content
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from yolov9.engine.out_of_memory import is_out_of_memory
+from yolov9.errors import first_line
 from yolov9.logs import LOG
 
 Output = TypeVar("Output")
@@ -141,7 +142,7 @@ class GraphCache(Generic[Output]):
             if cause is not None and is_out_of_memory(cause):
                 raise torch.OutOfMemoryError(str(cause)) from None
             self._broken = True
-            LOG.warning("%s runs without CUDA graphs, slower: %s", self._what, str(error).splitlines()[0])
+            LOG.warning("%s runs without CUDA graphs, slower: %s", self._what, first_line(error))
             return self._run(*inputs)
         return self.graphs[shapes].replay(inputs)
 

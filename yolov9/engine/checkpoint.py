@@ -16,7 +16,7 @@ from yolov9 import __version__
 from yolov9.engine.atomic_file import previous_of, write_atomically
 from yolov9.engine.checkpoint_form import misfit
 from yolov9.engine.host_copy import copy_to_host, largest_values
-from yolov9.errors import DataError, UserError
+from yolov9.errors import DataError, UserError, first_line
 from yolov9.logs import LOG
 
 FORMAT = "yolov9-checkpoint-1"
@@ -123,7 +123,7 @@ def read_training_checkpoint(path: Path) -> dict[str, Any]:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # the unpickler raises a dozen types for what torch.save has not written
-            reason = f"not readable ({(str(error).splitlines() or [type(error).__name__])[0]})"
+            reason = f"not readable ({first_line(error)})"
     if reason is None and not (isinstance(content, dict) and content.get("format") == FORMAT):
         reason = "not a checkpoint of this program"
     if reason is None and content.get("training"):

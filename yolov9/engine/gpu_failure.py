@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from yolov9.engine.out_of_memory import first_line
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import ExitCode, UserError, first_line
 
 WORDS = (
     "CUDA error",

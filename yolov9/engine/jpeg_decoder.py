@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from yolov9.data.images import decode_image
-from yolov9.engine.out_of_memory import first_line, is_out_of_memory
+from yolov9.engine.out_of_memory import is_out_of_memory
+from yolov9.errors import first_line
 from yolov9.logs import LOG
 
 

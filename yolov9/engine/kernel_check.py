@@ -9,7 +9,8 @@ from functools import cache
 import torch
 
 from yolov9.engine.gpu_failure import is_gpu_failure
-from yolov9.engine.out_of_memory import first_line, is_out_of_memory
+from yolov9.engine.out_of_memory import is_out_of_memory
+from yolov9.errors import first_line
 from yolov9.logs import LOG
 from yolov9.ops.column_sums import add_column_sums
 from yolov9.ops.plain import give_up_kernels, triton_is_installed

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 
 from yolov9.engine.gpu_memory import gigabytes
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import ExitCode, UserError, first_line
 
 
 class NoRoomError(UserError):
@@ -47,11 +47,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     if any(word in words for word in ALWAYS_MEMORY):
         return True
     return any(word in words for word in MEMORY_WHEN_FULL) and _is_full()
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the part of an error's text that names what did not fit."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def free_caches(device: torch.device) -> None:

@@ -10,10 +10,10 @@ from yolov9.config.decode_memory import picture_store_bytes
 from yolov9.config.small_data import mosaic_window
 from yolov9.data import DatasetIndex
 from yolov9.engine.jpeg_decoder import decode_files
-from yolov9.engine.out_of_memory import first_line, is_out_of_memory
+from yolov9.engine.out_of_memory import is_out_of_memory
 from yolov9.engine.run_context import RunContext
 from yolov9.engine.sample_painter import SamplePainter
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import ExitCode, UserError, first_line
 from yolov9.logs import LOG
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")

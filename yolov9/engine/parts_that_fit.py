@@ -5,7 +5,8 @@ from typing import TypeVar
 
 import torch
 
-from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, first_line, free_caches, is_out_of_memory, no_room
+from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, free_caches, is_out_of_memory, no_room
+from yolov9.errors import first_line
 from yolov9.logs import LOG
 
 Result = TypeVar("Result")

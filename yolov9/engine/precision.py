@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from yolov9.errors import ExitCode, UserError
+from yolov9.errors import ExitCode, UserError, first_line
 
 BF16_COMPUTE_CAPABILITY = 8
 """NVIDIA cards from this major compute capability on calculate in bf16; older ones emulate it slowly."""
@@ -93,7 +93,7 @@ def _cuda_problem() -> str:
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]  # not annotated
     except (RuntimeError, AssertionError) as error:
-        return str(error).splitlines()[0].strip()
+        return first_line(error)
     return "it shows no device"
 
 

@@ -11,9 +11,9 @@ from yolov9.engine.divergence import diverged
 from yolov9.engine.gpu_failure import is_gpu_failure
 from yolov9.engine.host_copy import all_finite, copy_to_host
 from yolov9.engine.optimizer import load_optimizer_state, optimizer_state
-from yolov9.engine.out_of_memory import first_line, is_out_of_memory
+from yolov9.engine.out_of_memory import is_out_of_memory
 from yolov9.engine.session import Session
-from yolov9.errors import DataError
+from yolov9.errors import DataError, first_line
 from yolov9.logs import LOG
 
 SEPARATOR = "::"
