@@ -1,11 +1,11 @@
 """`check`: one table of the machine with OK, WARN or FAIL and the remedy for each."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from entrypoint.host import HostFacts, read_facts
 from entrypoint.host.wheel import version_pair
@@ -74,7 +74,7 @@ def run_check(argv: Sequence[str]) -> int:
 
 def checked_facts(root: str = "/") -> HostFacts:
     """Returns the facts to check; the folder of results by its real path, which is what is mounted."""
-    return read_facts(root, [Path("runs").resolve()])
+    return read_facts(root, [os.path.realpath("runs")])
 
 
 def check_table(checks: Sequence[Check]) -> str:

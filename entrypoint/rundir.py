@@ -51,7 +51,7 @@ def next_run_dir(project: str | Path, name: str, *, exist_ok: bool = False) -> P
     """Returns the folder that `make_run_dir` would make now, without making it."""
     parent = Path(project)
     names = [name] if exist_ok else candidates(name)
-    return (parent / next(c for c in names if exist_ok or not (parent / c).exists())).resolve()
+    return Path(os.path.realpath(parent / next(c for c in names if exist_ok or not (parent / c).exists())))
 
 
 def check_writable(folder: Path) -> None:
@@ -69,7 +69,7 @@ def check_writable(folder: Path) -> None:
 
 def not_writable(folder: Path, error: OSError) -> UserError:
     """Returns the error for a folder that cannot be written."""
-    facts = read_folder(open_tree(), folder)
+    facts = read_folder(open_tree(), os.path.realpath(folder))
     uid, gid = os.getuid(), os.getgid()
     mode = f"{facts.mode:04o}" if facts.mode is not None else "unknown"
     words = f"{facts.path}: {os.strerror(error.errno) if error.errno else error}; this is user {uid}:{gid}, "

@@ -46,7 +46,8 @@ def read_folder(tree: Tree, path: str | Path) -> FolderFacts:
 
 def _read_folder(tree: Tree, wanted: Path) -> FolderFacts:
     existing = next((folder for folder in (wanted, *wanted.parents) if tree.path(str(folder)).exists()), Path("/"))
-    mount = mount_of(str(existing), read_mounts(tree))
+    # A link lies on one mount and leads to another; the machine on paper has no links.
+    mount = mount_of(os.path.realpath(existing) if tree.is_this_machine else str(existing), read_mounts(tree))
     real = tree.path(str(existing))
     free, writable, owner, mode = None, None, None, None
     try:

@@ -58,3 +58,20 @@ def test_the_folder_is_named_by_its_real_path(tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
     assert next_run_dir(tmp_path / "runs", "exp") == tmp_path / "disk" / "exp"
     assert make_run_dir(tmp_path / "runs", "exp") == tmp_path / "disk" / "exp"
+
+
+def test_a_link_that_leads_to_itself_is_an_error_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "runs").symlink_to(tmp_path / "runs")
+    assert next_run_dir(tmp_path / "runs" / "train", "exp").name == "exp"
+    with pytest.raises(UserError) as caught:
+        make_run_dir(tmp_path / "runs" / "train", "exp")
+    assert caught.value.exit_code == ExitCode.OUTPUT_NOT_WRITABLE
+
+
+def test_an_error_names_the_real_folder(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "train").write_text("")
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    with pytest.raises(UserError) as caught:
+        make_run_dir(tmp_path / "runs" / "train", "exp")
+    assert caught.value.found.startswith(f"{tmp_path / 'disk' / 'train'}: ")

@@ -64,6 +64,12 @@ def test_what_a_folder_lies_on(make_tree: MakeTree, kind: str, rotational: str |
     assert (folder.existing, folder.kind, folder.medium) == ("/data", kind, medium)
 
 
+def test_a_folder_behind_a_link_lies_where_the_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "runs").symlink_to("/proc/self")
+    folder = read_folder(open_tree(), tmp_path / "runs" / "fd")
+    assert (folder.path, folder.kind) == (str(tmp_path / "runs" / "fd"), "proc")
+
+
 def test_names_with_spaces_in_the_mount_table(make_tree: MakeTree) -> None:
     root = make_tree({"proc/self/mountinfo": "1 0 8:1 / /my\\040data rw - ext4 /dev/sda rw\n"})
     assert read_mounts(open_tree(root))[0].point == "/my data"
