@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -58,6 +59,24 @@ def test_killed_workers_are_replaced_and_batches_stay_the_same(settings, content
         assert found == expected
     assert "replaced" in caplog.text
     assert "SIGKILL" in caplog.text
+
+
+def test_a_limit_on_what_the_server_may_start_leaves_it_the_workers_it_has(settings, contents, children, caplog):
+    with open_loader(settings(workers=0)) as loader:
+        expected = contents(loader.epoch(0))
+    with open_loader(settings(workers=1)) as loader:
+        batches = loader.epoch(0)
+        found = contents([next(batches)])
+        server = next(pid for pid in children() if pid not in loader.worker_pids)
+        in_use = {int(fd.name) for fd in Path(f"/proc/{server}/fd").iterdir()}
+        # A new worker takes one number for good and one more while it starts, so three leave room for two.
+        highest = [number for number in range(len(in_use) + 3) if number not in in_use][2]
+        resource.prlimit(server, resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
+        loader.set_workers(9)
+        found += contents(batches)
+        assert len(loader.worker_pids) == 3
+    assert found == expected
+    assert "no more than 3 loader workers can be started: " in caplog.text
 
 
 def test_close_leaves_no_process(settings, children):
