@@ -224,7 +224,7 @@ def _folders(facts: HostFacts) -> Iterator[Check]:
             name=f"folder {folder.path}",
             status=FAIL if bad else WARN if little else OK,
             found=f"{'not ' if bad else ''}writable by {user}, {size_text(folder.free_bytes)} free{medium}",
-            remedy="mount one: docker run -v ./runs:/runs, or --project FOLDER" if bad else "",
+            remedy="mount one: docker run -v ./runs:/runs --user ITS-OWNER, or --project FOLDER" if bad else "",
             exit_code=ExitCode.OUTPUT_NOT_WRITABLE if bad else 0,
         )
 

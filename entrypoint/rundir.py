@@ -96,5 +96,5 @@ def _remedy(facts: FolderFacts, uid: int, gid: int, error: OSError) -> str:
         return f"mount a folder for results: docker run -v ./runs:/runs …, or {elsewhere}"
     return (
         f"on the host: sudo chown -R {uid}:{gid} the mounted folder, or docker run --user "
-        f"{facts.owner_uid}:… to be its owner, or {elsewhere}"
+        f"{facts.owner_uid}:… (compose: RUN_AS) to be its owner, or {elsewhere}"
     )
