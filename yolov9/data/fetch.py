@@ -32,8 +32,11 @@ def fetch_picture(address: str) -> NDArray[np.uint8]:
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:  # the scheme is checked above
             data = answer.read(LARGEST_FILE_BYTES + 1)
+            announced = int(answer.headers["Content-Length"] or 0)
         if len(data) > LARGEST_FILE_BYTES:
             raise ValueError(f"larger than {LARGEST_FILE_BYTES >> 20} MiB")
+        if len(data) < announced:
+            raise ValueError(f"the connection ended after {len(data)} of {announced} bytes")
         return decode_image(data)
     except urllib.error.HTTPError as error:
         error.close()

@@ -12,6 +12,7 @@ HEAD_BYTES = 65536
 
 JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of a JPEG frame header (SOF0 … SOF15), which holds the size; C4, C8 and CC are other things."""
+JPEG_BEGIN = b"\xff\xd8\xff"
 JPEG_END = b"\xff\xd9"
 """The last marker of a complete JPEG, EOI."""
 JPEG_TAIL_BYTES = 4096
@@ -61,7 +62,7 @@ def parse_header(data: bytes) -> ImageHeader | None:
         TruncatedHeaderError: one of the four, but more bytes are needed.
     """
     try:
-        if data.startswith(b"\xff\xd8\xff"):
+        if data.startswith(JPEG_BEGIN):
             return _parse_jpeg(data)
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             return _parse_png(data)

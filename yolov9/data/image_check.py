@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from yolov9.data.headers import HEAD_BYTES, JPEG_END, JPEG_TAIL_BYTES, ImageHeader, TruncatedHeaderError, parse_header
+from yolov9.data.headers import (
+    HEAD_BYTES,
+    JPEG_BEGIN,
+    JPEG_END,
+    JPEG_TAIL_BYTES,
+    ImageHeader,
+    TruncatedHeaderError,
+    parse_header,
+)
 from yolov9.data.images import ImageError, decode_image, refuse_bomb
 
 SMALLEST_SIDE = 10
@@ -62,6 +70,22 @@ def check_image(path: str) -> CheckedImage:
     if not note and header is not None and _SAME_NAME.get(suffix, suffix) != header.format:
         note = f"{header.format.upper()} data under another name"
     return CheckedImage(width, height, note)
+
+
+def is_cut_off(path: str) -> bool:
+    """Says whether a file is a JPEG that lacks rows; all other formats cannot be decoded then.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        if file.read(len(JPEG_BEGIN)) != JPEG_BEGIN:
+            return False
+        try:
+            _check_jpeg(file, os.fstat(file.fileno()).st_size)
+        except ValueError:
+            return True
+    return False
 
 
 _SAME_NAME = {"jpg": "jpeg", "mpo": "jpeg"}

@@ -25,6 +25,8 @@ _REDUCED_FLAGS = {
     8: cv2.IMREAD_REDUCED_COLOR_8,
 }
 """Scales at which a JPEG can be decoded without computing the full picture (the DCT sizes of libjpeg)."""
+_MODES_WITHOUT_RANGE = ("F", "I")
+"""Pillow's modes of 32-bit numbers; those of science lie in any range, and between 0 and 1 they would all be black."""
 
 Pixels = NDArray[np.uint8]
 PathLike = str | bytes | Path
@@ -145,10 +147,12 @@ def _decode_other(data: bytes) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as picture:
             width, height = picture.size
-            kind = picture.format
+            kind, mode = picture.format, picture.mode
     except Exception:  # Pillow's plug-ins raise a dozen types for damaged files
         raise ValueError("not a picture that can be read") from None
     refuse_bomb(width, height)
+    if mode in _MODES_WITHOUT_RANGE:
+        raise ValueError("32-bit values, of which nobody knows which is white; save it with 8 or 16 bits")
     image = _opencv(data, cv2.IMREAD_COLOR) if kind == "TIFF" else _pillow(data, upright=True)
     if image is None:
         image = _pillow(data, upright=True) if kind == "TIFF" else _opencv(data, cv2.IMREAD_COLOR)

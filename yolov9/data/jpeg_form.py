@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterator
 
-from yolov9.data.headers import JPEG_END, JPEG_FRAMES, JPEG_TAIL_BYTES, exif_orientation
+from yolov9.data.headers import JPEG_BEGIN, JPEG_END, JPEG_FRAMES, JPEG_TAIL_BYTES, exif_orientation
 
 _BASELINE = 0xC0
 """Marker of a baseline frame (ITU-T T.81, table B.1). Decoders in hardware read no others, and for a progressive one
@@ -28,7 +28,7 @@ def plain_jpeg_hw(data: bytes) -> tuple[int, int] | None:
     Args:
         data: the whole file.
     """
-    if not data.startswith(b"\xff\xd8\xff") or JPEG_END not in data[-JPEG_TAIL_BYTES:]:
+    if not data.startswith(JPEG_BEGIN) or JPEG_END not in data[-JPEG_TAIL_BYTES:]:
         return None
     try:
         for marker, body in _segments(data):

@@ -1,5 +1,6 @@
 """Checks every picture of a split and reads its labels, in parallel within the CPU limit."""
 
+import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -122,6 +123,8 @@ def _image_facts(path: str, known: ImageFacts | None) -> ImageFacts:
         status = Path(path).stat()
     except OSError as error:
         return ImageFacts(NO_FILE, 0, 0, error.strerror or "cannot be read")
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for somebody to write to it
+        return ImageFacts(NO_FILE, 0, 0, "not a file")
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if known is not None and known.stamp == stamp:
         return known

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from yolov9.data.dataset_config import load_dataset_config
 from yolov9.data.fetch import fetch_picture, is_picture_address
+from yolov9.data.image_check import is_cut_off
 from yolov9.data.images import ImageError, read_image
 from yolov9.data.listing import IMAGE_SUFFIXES, list_pictures, unquoted
 from yolov9.data.video import Frame, LiveStreams, VideoError, is_finite, mask_password, read_video
@@ -130,6 +131,9 @@ class FileSource:
                 else:
                     with reading(path):
                         picture = read_image(path)
+                        cut_off = is_cut_off(path)
+                    if cut_off:
+                        LOG.warning("%s: cut off, so only a part of the picture can be looked at", path)
                     yield Frame(picture, path, "picture")
             except (ImageError, VideoError) as error:
                 self.skipped.append(f"{mask_password(path)}: {error.reason}")

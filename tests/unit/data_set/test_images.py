@@ -98,6 +98,13 @@ def test_grey_and_palette_and_alpha_become_three_channels(tmp_path):
         assert read_image(path).shape == (32, 48, 3)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_32_bit_values_are_refused_since_their_range_is_not_known(kind, tmp_path):
+    Image.fromarray(np.ones((20, 30), kind)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match="8 or 16 bits"):
+        read_image(tmp_path / "a.tif")
+
+
 def test_first_frame_of_an_animation_is_taken(tmp_path):
     frames = [Image.new("RGB", (32, 32), colour) for colour in ("red", "blue")]
     for suffix in ("gif", "webp"):

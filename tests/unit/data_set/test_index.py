@@ -1,5 +1,6 @@
 """The index: flat arrays, options, counts, report, and the reasons not to start."""
 
+import os
 import re
 
 import numpy as np
@@ -117,6 +118,12 @@ def test_list_of_which_no_file_is_there_is_an_error_that_names_the_list(make_set
     with pytest.raises(DataError, match="files that") as caught:
         _build(data)
     assert str(data.parent / "list.txt") in caught.value.remedy
+
+
+def test_a_pipe_among_the_pictures_is_left_out(make_set):
+    data = make_set({"a": BOX})
+    os.mkfifo(data.parent / "images" / "train" / "b.jpg")
+    assert _build(data).summary.left_out == {"not a file": 1}
 
 
 def test_set_of_mostly_bad_label_files_stops_unless_overridden(make_set):

@@ -115,6 +115,17 @@ def test_a_broken_video_or_picture_in_a_folder_is_left_out(tmp_path: Path, make_
     assert sum("left out" in line for line in log_lines) == 2
 
 
+def test_a_picture_that_is_cut_off_is_looked_at_and_told(tmp_path: Path, log_lines: list[str]):
+    noise = np.random.default_rng(0).integers(0, 256, (100, 100, 3), np.uint8)
+    data = cv2.imencode(".jpg", noise)[1].tobytes()
+    (tmp_path / "whole.jpg").write_bytes(data)
+    (tmp_path / "half.jpg").write_bytes(data[: len(data) // 2])
+    assert len(_frames(tmp_path)) == 2
+    assert [line for line in log_lines if "cut off" in line] == [
+        f"WARNING {tmp_path / 'half.jpg'}: cut off, so only a part of the picture can be looked at"
+    ]
+
+
 def test_real_odd_pictures_come_out_upright_or_are_left_out(real_data_dir: Path):
     with open_source(str(real_data_dir / "odd" / "images"), group=4) as source:
         shapes = {Path(frame.origin).name: frame.image.shape for group in source for frame in group}
@@ -189,9 +200,16 @@ def test_passwords_are_masked():
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves files, and /live as an endless MJPEG stream that breaks off after 12 frames."""
+    """Serves files, half of /half.jpg, and /live as an endless MJPEG stream that breaks off after 12 frames."""
 
     def do_GET(self) -> None:
+        if self.path.startswith("/half"):
+            data = cv2.imencode(".jpg", np.zeros((48, 64, 3), np.uint8))[1].tobytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2])
+            return
         if not self.path.startswith("/live"):
             super().do_GET()
             return
@@ -233,6 +251,11 @@ def test_a_picture_behind_http_is_read(http_server: str, tmp_path: Path, make_pi
 def test_a_picture_that_the_server_does_not_have_is_left_out(http_server: str, log_lines: list[str]):
     assert _frames(f"{http_server}/absent.jpg") == []
     assert any("404" in line for line in log_lines)
+
+
+def test_a_picture_whose_connection_ends_in_the_middle_is_left_out(http_server: str, log_lines: list[str]):
+    assert _frames(f"{http_server}/half.jpg") == []
+    assert any("the connection ended after" in line for line in log_lines)
 
 
 def test_a_live_stream_gives_frames_until_it_ends(http_server: str):
