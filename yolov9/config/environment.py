@@ -36,7 +36,7 @@ class Environment:
     cache_dir: Path | None = None
     """`YOLOV9_CACHE_DIR`, else `XDG_CACHE_HOME`/yolov9, else `HOME`/.cache/yolov9: scan results and decoded images."""
     kernel_cache_dir: Path | None = None
-    """`TRITON_CACHE_DIR`: where compiled kernels are kept; None: nothing is compiled ahead."""
+    """`TRITON_CACHE_DIR`, else .triton/cache in `TRITON_HOME` or `HOME`: where Triton keeps compiled kernels."""
     temporary_dir: Path = Path("/tmp")
     """`TMPDIR`: where short-lived files go."""
     weights_dir: Path | None = None
@@ -67,7 +67,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         omp_threads=_integer(env, "OMP_NUM_THREADS"),
         cpus_requested=_first_integer(env, "SLURM_CPUS_PER_TASK", "PBS_NCPUS", "NSLOTS"),
         cache_dir=_cache_dir(env),
-        kernel_cache_dir=Path(env["TRITON_CACHE_DIR"]) if env.get("TRITON_CACHE_DIR") else None,
+        kernel_cache_dir=_kernel_cache_dir(env),
         temporary_dir=Path(env.get("TMPDIR") or "/tmp"),
         weights_dir=Path(env["YOLOV9_WEIGHTS_DIR"]) if env.get("YOLOV9_WEIGHTS_DIR") else None,
         python_path=env.get("PYTHONPATH", ""),
@@ -126,3 +126,10 @@ def _cache_dir(env: Mapping[str, str]) -> Path | None:
         return Path(env["XDG_CACHE_HOME"]) / "yolov9"
     home = env.get("HOME", "")
     return Path(home) / ".cache" / "yolov9" if home not in ("", "/") else None
+
+
+def _kernel_cache_dir(env: Mapping[str, str]) -> Path | None:
+    if env.get("TRITON_CACHE_DIR"):
+        return Path(env["TRITON_CACHE_DIR"])
+    home = env.get("TRITON_HOME") or env.get("HOME")
+    return Path(home) / ".triton" / "cache" if home else None

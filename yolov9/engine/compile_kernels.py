@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 import torch
@@ -22,7 +23,7 @@ from yolov9.engine.batch_gradient import BatchGradient
 from yolov9.engine.distributed import Ranks
 from yolov9.engine.flat import FlatParameters
 from yolov9.engine.judge import Judge
-from yolov9.engine.kernels_ahead import StepToCompile
+from yolov9.engine.kernels_ahead import COMPILER_LOST, StepToCompile
 from yolov9.engine.loss_meter import LossMeter
 from yolov9.engine.model_setup import place_model
 from yolov9.engine.optimizer import group_parameters
@@ -60,7 +61,7 @@ class _Target:
 def find_launches(step: StepToCompile) -> list[Launch]:
     """Returns one launch of each kind that a step and the validation of such a model need."""
     precision = Precision(torch.device("meta"), getattr(torch, step.dtype))
-    with caught_launches() as launches:
+    with caught_launches((step.capability[0], step.capability[1])) as launches:
         model = place_model(build_model(step.graph, nc=step.classes), precision, Ranks(), sync_bn=False)
         settings = LossSettings(**step.loss)
         flat = FlatParameters([[parameter for _, parameter in group] for group in group_parameters(model)])
@@ -77,22 +78,31 @@ def find_launches(step: StepToCompile) -> list[Launch]:
     return list(launches.values())
 
 
-def compile_all(launches: Sequence[Launch], capability: Sequence[int], processes: int) -> None:
-    """Compiles every launch for a card of this compute capability."""
+def compile_all(launches: Sequence[Launch], capability: Sequence[int], processes: int) -> list[str]:
+    """Compiles every launch for a card of this compute capability.
+
+    Returns:
+        What could not be compiled for it, and why.
+
+    Raises:
+        BrokenProcessPool: a compiler was killed, or broke down itself.
+    """
     triton.runtime.driver.set_active(_Target(capability))
     with ProcessPoolExecutor(processes, get_context("fork"), _become_compiler, (launches,)) as pool:
-        for _ in pool.map(_compile, range(len(launches))):
-            pass
+        return [problem for problem in pool.map(_problem, range(len(launches))) if problem]
 
 
 def main(specification: str) -> None:
-    """Does it, and prints how many kernels there are and how long they took as a JSON object."""
+    """Does it, and prints how many kernels there are, how long they took, and which failed, as a JSON object."""
     die_with_parent()
     step = StepToCompile(**json.loads(specification))
     begun = time.monotonic()
     launches = find_launches(step)
-    compile_all(launches, step.capability, step.processes)
-    print(json.dumps({"kernels": len(launches), "seconds": time.monotonic() - begun}))
+    try:
+        failed = compile_all(launches, step.capability, step.processes)
+    except BrokenProcessPool:
+        sys.exit(COMPILER_LOST)
+    print(json.dumps({"kernels": len(launches), "seconds": time.monotonic() - begun, "failed": failed}))
 
 
 def _become_compiler(launches: Sequence[Launch]) -> None:
@@ -100,8 +110,14 @@ def _become_compiler(launches: Sequence[Launch]) -> None:
     _LAUNCHES.extend(launches)
 
 
-def _compile(number: int) -> None:
-    _LAUNCHES[number].compile()
+def _problem(number: int) -> str:
+    """Compiles a kernel; says what is wrong with it, or nothing."""
+    launch = _LAUNCHES[number]
+    try:
+        launch.compile()
+    except Exception as error:  # Of Triton, LLVM or ptxas: they share no class.
+        return f"{launch.kernel.__name__}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+    return ""
 
 
 def _batch(pictures: int, side: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

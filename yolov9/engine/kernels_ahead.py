@@ -23,10 +23,12 @@ from yolov9.engine.run_context import RunContext
 from yolov9.logs import LOG
 from yolov9.loss import LossSettings
 from yolov9.model import DetectionModel
-from yolov9.ops.plain import kernels_wanted
+from yolov9.ops.plain import give_up_kernels, kernels_wanted
 
 TIME_LIMIT_S = 300
 """Compiling one by one, as they are launched, takes no longer."""
+COMPILER_LOST = 3
+"""Exit code of `compile_kernels` when a process that compiled did not come back."""
 LIBRARIES = ("torch", "triton")
 """Whose versions decide, beside our own code, whether compiled kernels are found again."""
 
@@ -52,39 +54,60 @@ class StepToCompile:
 def compile_kernels_ahead(context: RunContext, model: DetectionModel) -> None:
     """Compiles what a run will launch, where that is not known to be done; all ranks call it together.
 
-    Where it fails, a line says so, and kernels are compiled when they are launched first.
+    Where a kernel does not compile for the card, all operations are plain ones from now on. Where it cannot be tried,
+    kernels are compiled when they are launched first. A line says so.
 
     Args:
         context: of the run.
         model: that it trains, anywhere.
     """
+    problem = None
     folder = context.environment.kernel_cache_dir
     if folder is not None and context.ranks.local_rank == 0 and _has_kernels(context):
         step = _step(context, model)
-        done = folder / f"ahead-{_digest(step)}.json"
-        if not done.exists():
-            _compile(step, done)
-    any_rank(False, context.ranks, context.precision.device)  # The others wait for the first rank of their machine.
+        problem = _problem(step, folder / f"ahead-{_digest(step)}.json")
+    # The others wait for the first rank of their machine, and do as it does.
+    if any_rank(problem is not None, context.ranks, context.precision.device):
+        give_up_kernels()
+    if problem is not None:
+        LOG.warning(
+            "this project's kernels do not compile for this GPU: %s; PyTorch's own operations are used, "
+            "which are slower",
+            problem,
+        )
 
 
-def _compile(step: StepToCompile, done: Path) -> None:
+def _problem(step: StepToCompile, note: Path) -> str | None:
+    """Returns what keeps the kernels from compiling; None: nothing, as far as is known."""
+    try:
+        report = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        report = _compile(step, note)
+    return next(iter(report["failed"]), None)
+
+
+def _compile(step: StepToCompile, note: Path) -> dict[str, Any]:
     LOG.info("compiling kernels for this GPU; later runs will find them compiled")
     program = [sys.executable, "-m", "yolov9.engine.compile_kernels", json.dumps(asdict(step))]
     try:
         result = subprocess.run(program, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        return _say_failed(f"not done after {TIME_LIMIT_S} s")
+        return _not_tried(f"not done after {TIME_LIMIT_S} s")
+    if result.returncode == COMPILER_LOST:
+        return {"failed": ["a compiler broke down, or was killed"]}  # not noted: the next run tries again
     if result.returncode != 0:
-        return _say_failed((result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1])
-    report = json.loads(result.stdout)
-    LOG.info("%d kernels compiled in %.1f s", report["kernels"], report["seconds"])
+        return _not_tried((result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1])
+    text = result.stdout.splitlines()[-1]  # Triton prints what failed before it.
+    report: dict[str, Any] = json.loads(text)
+    LOG.info("%d kernels compiled in %.1f s", report["kernels"] - len(report["failed"]), report["seconds"])
     with suppress(OSError):  # Then the next run looks again, and finds what is compiled.
-        done.write_text(result.stdout, encoding="utf-8")
-    return None
+        note.write_text(text, encoding="utf-8")
+    return report
 
 
-def _say_failed(reason: str) -> None:
+def _not_tried(reason: str) -> dict[str, Any]:
     LOG.warning("kernels will be compiled one by one, when they are launched first: %s", reason)
+    return {"failed": []}
 
 
 def _has_kernels(context: RunContext) -> bool:

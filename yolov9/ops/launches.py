@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import JITFunction
 
-from yolov9.ops.plain import kernels_on_meta
+from yolov9.ops.plain import Capability, kernels_on_meta
 
 WORD_BYTES = 16
 """Kernels are compiled for addresses and numbers that are multiples of this, and for those that are not."""
@@ -58,10 +58,13 @@ class Launch:
 
 
 @contextmanager
-def caught_launches() -> Iterator[dict[tuple[Any, ...], Launch]]:
+def caught_launches(capability: Capability) -> Iterator[dict[tuple[Any, ...], Launch]]:
     """Within this context nothing is launched: the dictionary fills with one launch of each kind.
 
     Tensors have to be on the meta device. Autocast does not know it and is left out.
+
+    Args:
+        capability: of the card that they stand for.
     """
     caught: dict[tuple[Any, ...], Launch] = {}
 
@@ -72,7 +75,7 @@ def caught_launches() -> Iterator[dict[tuple[Any, ...], Launch]]:
     with ExitStack() as stack:
         stack.enter_context(_replaced(JITFunction, "run", catch))
         stack.enter_context(_replaced(torch, "autocast", lambda *_, **__: nullcontext()))
-        stack.enter_context(kernels_on_meta())
+        stack.enter_context(kernels_on_meta(capability))
         stack.enter_context(_ConvolutionsAsOnACard())  # type: ignore[no-untyped-call]  # not annotated in torch
         yield caught
 

@@ -7,10 +7,12 @@ writing memory does, above all for the weight gradient.
 import torch
 from torch import Tensor
 
-from yolov9.ops.plain import kernels_take
+from yolov9.ops.plain import capability_of, kernels_take
 
 MOST_CHANNELS = 4
 """Input channels at the most."""
+MATRIX_CAPABILITY = (8, 0)
+"""Triton 3.3 compiles products of matrices in half precision from this compute capability on."""
 LONGEST_PATCH = 64
 """Values that one output pixel sees, at the most; each thread holds as many."""
 
@@ -22,6 +24,7 @@ def picture_convolution_applies(
     kernel = weight.shape[2]
     return (
         kernels_take(x)
+        and capability_of(x) >= MATRIX_CAPABILITY
         and not x.requires_grad
         and bias is None
         and groups == 1

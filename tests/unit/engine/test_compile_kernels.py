@@ -19,7 +19,8 @@ from yolov9.engine.kernels_ahead import StepToCompile
 from yolov9.engine.precision import Precision
 from yolov9.engine.run_context import RunContext, with_defaults
 from yolov9.model import build_model
-from yolov9.ops.plain import triton_is_installed
+from yolov9.ops import plain
+from yolov9.ops.plain import kernels_wanted, triton_is_installed
 
 pytestmark = [
     pytest.mark.skipif(not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it"),
@@ -71,7 +72,7 @@ def test_compiled_kernels_are_found_the_next_time(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     launches = find_launches(step_of(TINY))[:3]
-    compile_all(launches, HOPPER, processes=2)
+    assert compile_all(launches, HOPPER, processes=2) == []
     programs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.cubin")}
     assert {path.stem for path in programs} == {launch.kernel.__name__ for launch in launches}
     compile_all(launches, HOPPER, processes=1)
@@ -94,9 +95,26 @@ def test_every_kernel_of_a_step_compiles_for_older_and_newer_cards(
     from yolov9.engine.compile_kernels import compile_all, find_launches
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    launches = {launch.kernel: launch for launch in find_launches(replace(step_of(TINY), dtype=dtype))}
-    compile_all(list(launches.values()), capability, processes=2)
+    step = replace(step_of(TINY), dtype=dtype, capability=capability)
+    launches = {launch.kernel: launch for launch in find_launches(step)}
+    assert compile_all(list(launches.values()), capability, processes=2) == []
     assert len(list(tmp_path.glob("*/*.cubin"))) == len(launches)
+
+
+def test_kernels_that_do_not_compile_for_a_card_are_given_up_in_this_run_and_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (3, 0))
+    context = context_of(tmp_path, Precision(torch.device("cuda", 0), torch.float16))
+    for lines in (3, 1):
+        monkeypatch.setattr(plain, "_plain_depth", [0])
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            kernels_ahead.compile_kernels_ahead(context, build_model(TINY, nc=2))
+        assert not kernels_wanted()
+        assert len(caplog.records) == lines
+        assert "do not compile for this GPU: " in caplog.records[-1].message
 
 
 def test_the_first_start_of_a_run_compiles_and_the_next_one_does_not(

@@ -13,7 +13,7 @@ from yolov9.ops.plain import kernels_wanted, triton_is_installed
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(plain, "_depth", dict(plain._depth))
+    monkeypatch.setattr(plain, "_plain_depth", list(plain._plain_depth))
     kernel_check.check_kernels.cache_clear()
     yield
     kernel_check.check_kernels.cache_clear()

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.skipif(
     not triton_is_installed(), reason="Triton is not installed; PyTorch's CUDA builds bring it"
 )
 META = torch.device("meta")
+HOPPER = (9, 0)
 
 
 def pictures(count: int, side: int, channels: int = 32) -> torch.Tensor:
@@ -18,7 +19,7 @@ def pictures(count: int, side: int, channels: int = 32) -> torch.Tensor:
 
 def test_kernels_take_tensors_without_content_only_where_launches_are_caught() -> None:
     assert not kernels_take(pictures(1, 8))
-    with kernels_on_meta():
+    with kernels_on_meta(HOPPER):
         assert kernels_take(pictures(1, 8))
         assert not kernels_take(torch.zeros(1))
         with plain_operations():
@@ -29,7 +30,7 @@ def test_kernels_take_tensors_without_content_only_where_launches_are_caught() -
 def test_launches_that_one_compiled_kernel_does_are_caught_once() -> None:
     from yolov9.ops.launches import caught_launches
 
-    with caught_launches() as launches:
+    with caught_launches(HOPPER) as launches:
         for count, side in ((2, 16), (4, 16), (2, 32)):
             assert average_pool_2x2(pictures(count, side)).shape == (count, 32, side - 1, side - 1)
         assert len(launches) == 1
@@ -52,6 +53,6 @@ def test_kernels_are_launched_as_before_when_nobody_catches_them_any_more() -> N
     from yolov9.ops.launches import caught_launches
 
     before = JITFunction.run, torch.autocast
-    with pytest.raises(KeyError), caught_launches():
+    with pytest.raises(KeyError), caught_launches(HOPPER):
         raise KeyError
     assert (JITFunction.run, torch.autocast) == before
