@@ -100,9 +100,9 @@ def test_a_trainer_that_was_killed_is_followed_by_what_goes_on_with_its_run(
 def test_p17_a_stop_while_the_machine_is_read_ends_it_as_any_stop_does(run: Run, tmp_path: Path) -> None:
     script = """
 import signal, sys
-from entrypoint import cli, prepare
+from entrypoint import __main__, prepare
 prepare.read_facts = lambda *words: signal.raise_signal(signal.SIGTERM)
-sys.exit(cli.main(["train", "--device", "cpu"]))
+sys.exit(__main__.run(["train", "--device", "cpu"]))
 """
     done = run(program=("-c", script))
     assert done.returncode == 75, done.stderr
