@@ -37,8 +37,6 @@ class Ending:
     exit_code: int
     """0 to 255; 128 + N for signal N, but 75 for a stop on request where there was nothing to save yet."""
     signal_number: int | None
-    stop_requested: bool
-    """A stop signal had been forwarded before."""
     oom_kills: int
     """Processes of this container that the kernel killed for memory meanwhile."""
     oom: OomCounters
@@ -227,7 +225,6 @@ def _ending(tree: Tree, status: int, kills_before: int, *, stop_requested: bool)
     return Ending(
         exit_code=exit_code,
         signal_number=-status if status < 0 else None,
-        stop_requested=stop_requested,
         oom_kills=max(0, (counters.kills or 0) - kills_before),
         oom=counters,
     )
