@@ -122,8 +122,19 @@ def refused_settings(asked: TrainSettings, merged: TrainSettings, given: Collect
 
 
 def recipe_of(content: dict[str, Any]) -> Recipe:
-    """Returns the recipe that a resumed run was started with."""
-    return recipe_from_dict(content["training"]["recipe"], "of the resumed run")
+    """Returns the recipe that a resumed run was started with.
+
+    Raises:
+        UserError: another version wrote it, with a name or a value that this one does not know.
+    """
+    try:
+        return recipe_from_dict(content["training"]["recipe"], "of the resumed run")
+    except UserError as error:
+        raise UserError(
+            found=error.found,
+            needed="a run that was started with a recipe of this version",
+            remedy="--resume with the version that wrote it, or a new run: without --resume",
+        ) from None
 
 
 def nothing_left(content: dict[str, Any], settings: TrainSettings) -> bool:

@@ -9,7 +9,8 @@ import pytest
 
 from yolov9.config.settings import TrainSettings
 from yolov9.engine.plan_record import PLAN_FILE, note_refused
-from yolov9.engine.resume import already_finished, merge_settings, nothing_left, refused_settings
+from yolov9.engine.resume import already_finished, merge_settings, nothing_left, recipe_of, refused_settings
+from yolov9.errors import UserError
 
 SAVED = TrainSettings(data="old.yaml", epochs=50, batch_size=16, optimizer="SGD", close_mosaic=5, workers=8, seed=3)
 
@@ -127,6 +128,16 @@ def test_only_a_run_with_something_left_is_resumed(
 ) -> None:
     content = progress_of(epoch, finished=finished)
     assert nothing_left(content, replace(SAVED, **changes)) is not allowed
+
+
+@pytest.mark.parametrize(("name", "value"), [("unheard_of", 1.0), ("lr0", -1.0)])
+def test_a_recipe_of_another_version_is_no_file_to_correct(name: str, value: float) -> None:
+    content = {"training": {"recipe": {name: value}}}
+    with pytest.raises(UserError, match=name) as raised:
+        recipe_of(content)
+    assert "of the resumed run" in raised.value.found
+    assert "--resume" in raised.value.remedy
+    assert "correct" not in raised.value.remedy
 
 
 def test_a_finished_run_is_told_how_to_go_on() -> None:
