@@ -73,31 +73,26 @@ def training_content(
     # The file is written in a thread, while the run adds rows to its list.
     now = {**vars(progress), "rows": list(progress.rows)}
     return {
-        "format": FORMAT,
-        "graph": facts.graph,
-        "graph_name": facts.graph_name,
-        "names": list(facts.names),
-        "nc": facts.nc,
+        **_head(facts),
         "model": dict(model),
         "ema": dict(ema),
         "epoch": progress.epoch,
         "training": {**training, "progress": now},
-        "versions": {"yolov9": __version__, "torch": str(torch.__version__)},
     }
 
 
 def final_content(facts: ModelFacts, ema: Mapping[str, Tensor], epoch: int) -> dict[str, Any]:
     """Returns the content of a file for detection only: copies of the average's weights, in half precision."""
+    return {**_head(facts), "model": copy_to_host(_halved(ema)), "ema": None, "epoch": epoch, "training": None}
+
+
+def _head(facts: ModelFacts) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "graph": facts.graph,
         "graph_name": facts.graph_name,
         "names": list(facts.names),
         "nc": facts.nc,
-        "model": copy_to_host(_halved(ema)),
-        "ema": None,
-        "epoch": epoch,
-        "training": None,
         "versions": {"yolov9": __version__, "torch": str(torch.__version__)},
     }
 

@@ -98,7 +98,7 @@ def _cuda_problem() -> str:
 
 
 def set_backend_switches(device: torch.device) -> None:
-    """Lets the GPU use TF32."""
+    """Makes a GPU the one that CUDA works on, and lets it use TF32."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
