@@ -56,6 +56,22 @@ def next_count(seen: Interval, least: int, most: int) -> int:
     return min(max(wanted, least), most)
 
 
+@dataclass
+class _Sums:
+    """What was counted since the last decision."""
+
+    batches: int = 0
+    seconds: float = 0.0
+    waited_s: float = 0.0
+    always_full: bool = True
+
+    @property
+    def suffice(self) -> bool:
+        """Enough was seen for a decision."""
+        complete = self.seconds >= INTERVAL_S and self.batches >= LEAST_BATCHES
+        return complete or self.waited_s >= WAITED_ENOUGH_S
+
+
 class WorkerControl:
     """Watches the batches of a loader and changes its number of workers.
 
@@ -73,7 +89,7 @@ class WorkerControl:
         self._least, self._least_for = 1, 0
         self._meter: UsageMeter | None = None
         """None until the first batch: before it there are no workers."""
-        self._batches, self._seconds, self._waited_s, self._always_full = 0, 0.0, 0.0, True
+        self._sums = _Sums()
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """Yields the batches of an epoch."""
@@ -90,26 +106,26 @@ class WorkerControl:
             yield batch
 
     def _see(self, meter: UsageMeter, batch: Batch, seconds: float) -> None:
-        self._batches += 1
-        self._seconds += seconds
-        self._waited_s += batch.wait_s
-        self._always_full = self._always_full and self._loader.all_prepared
-        complete = self._seconds >= INTERVAL_S and self._batches >= LEAST_BATCHES
-        if complete or self._waited_s >= WAITED_ENOUGH_S:
-            self._decide(meter.used(), self._seconds)
-            self._batches, self._seconds, self._waited_s, self._always_full = 0, 0.0, 0.0, True
+        sums = self._sums
+        sums.batches += 1
+        sums.seconds += seconds
+        sums.waited_s += batch.wait_s
+        sums.always_full = sums.always_full and self._loader.all_prepared
+        if sums.suffice:
+            self._decide(meter.used(), sums)
+            self._sums = _Sums()
             self._meter = UsageMeter(self._loader.worker_pids)
 
-    def _decide(self, used: Usage, seconds: float) -> None:
+    def _decide(self, used: Usage, sums: _Sums) -> None:
         self._least_for += 1
         if self._least_for > TRY_AGAIN:
             self._least = 1
         now = self._loader.worker_count
         seen = Interval(
             workers=now,
-            waited=self._waited_s / seconds,
-            always_full=self._always_full,
-            busy_cpus=used.cpu_s / seconds,
+            waited=sums.waited_s / sums.seconds,
+            always_full=sums.always_full,
+            busy_cpus=used.cpu_s / sums.seconds,
             starved=used.runnable_s / max(used.cpu_s + used.runnable_s, 1e-9),
         )
         wanted = next_count(seen, self._least, self._most)
