@@ -31,6 +31,16 @@ def unreadable_pictures(problem: str) -> UnreadablePicturesError:
     )
 
 
+def no_memory_for_pictures(problem: str) -> UnreadablePicturesError:
+    """Returns the error for pictures at which the kernel killed the workers."""
+    return UnreadablePicturesError(
+        found=f"{problem}; loader processes were killed, as the kernel does when memory runs out",
+        needed="memory for a picture in every loader process: its file and at least 3 bytes a pixel",
+        remedy="a higher limit (docker run --memory), fewer --workers, or smaller copies of the largest pictures; "
+        "train --resume goes on",
+    )
+
+
 def no_stand_in(last: str) -> UnreadablePicturesError:
     """Returns the error for a sample for which picture after picture could not be read, `last` says the last one."""
     return unreadable_pictures(f"too many pictures cannot be read; the last one: {last}")
@@ -42,6 +52,7 @@ class FailureLog:
     def __init__(self, settings: LoaderSettings) -> None:
         self._settings = settings
         self._unreadable: set[int] = set()
+        self._killed = False
         self._limit = max(MIN_UNREADABLE, int(len(settings.index) * MAX_UNREADABLE_SHARE))
 
     def event(self, message: dict[str, Any]) -> None:
@@ -74,7 +85,8 @@ class FailureLog:
         stands_in = "another one stands in" if self._settings.mode == "train" else "it is left out of the scores"
         LOG.warning("cannot read %s: %s; %s", self._name(picture), reason, stands_in)
         if len(self._unreadable) > self._limit:
-            raise unreadable_pictures(
+            refuse = no_memory_for_pictures if self._killed else unreadable_pictures
+            raise refuse(
                 f"{len(self._unreadable)} of {len(self._settings.index)} pictures became unreadable since the scan, "
                 f"the last one {self._name(picture)}: {reason}"
             )
@@ -98,9 +110,11 @@ class FailureLog:
             self.failure(message["picture"], f"reading takes longer than {self._settings.timeout_s:.0f} s")
             return
         how = _how_it_ended(message["status"])
+        self._killed |= os.WIFSIGNALED(message["status"]) and os.WTERMSIG(message["status"]) == signal.SIGKILL
         LOG.warning("%s ended (%s) while reading %s; it was replaced and its samples are made again", who, how, reading)
         if message["hopeless"]:
-            raise LoaderError(f"loader workers keep dying, the last one ({how}) while reading {reading}")
+            problem = f"loader workers keep dying, the last one ({how}) while reading {reading}"
+            raise no_memory_for_pictures(problem) if self._killed else LoaderError(problem)
 
     def _name(self, picture: int) -> str:
         return self._settings.index.path(picture) if picture >= 0 else "no picture"

@@ -9,8 +9,9 @@ import pytest
 
 from entrypoint.plan import Plan
 from yolov9.data import DatasetIndex, load_dataset_config
-from yolov9.data.failures import FailureLog
+from yolov9.data.failures import MIN_UNREADABLE, FailureLog
 from yolov9.data.loader import LoaderError, LoaderSettings, open_loader
+from yolov9.errors import DataError
 from yolov9.logs import LOG
 
 PlanOn = Callable[..., Plan]
@@ -91,6 +92,16 @@ def test_p06_a_worker_that_ends_is_said_with_its_status(
     log.event({"event": "died", "worker": 0, "pid": 77, "picture": 3, "status": status, "hopeless": False})
     assert words in said.text
     assert "3.png" in said.text
+
+
+def test_pictures_at_which_workers_are_killed_end_the_run_with_words_about_memory(settings: LoaderSettings) -> None:
+    log = FailureLog(settings)
+    log.event({"event": "died", "worker": 0, "pid": 77, "picture": 3, "status": 9, "hopeless": False})
+    for picture in range(MIN_UNREADABLE):
+        log.failure(picture, "left out")
+    with pytest.raises(DataError) as caught:
+        log.failure(MIN_UNREADABLE, "left out")
+    assert "--memory" in caught.value.remedy
 
 
 @pytest.mark.parametrize("workers", [0, 2])
