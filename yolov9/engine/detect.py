@@ -116,7 +116,7 @@ def _groups(source: Source) -> Iterator[list[Frame]]:
 def _load_model(settings: DetectSettings) -> DetectionModel:
     """Loads the weights; class names come from --data when the weights have none."""
     model = load_weights(find_weights(settings.weights))
-    if settings.data and list(model.names) == [str(number) for number in range(model.nc)]:
+    if settings.data and not model.has_class_names:
         names = load_dataset_config(settings.data, require=()).names
         if len(names) != model.nc:
             raise UserError(

@@ -151,10 +151,9 @@ def _prepare_model(
 
 def _compare_names(model: DetectionModel, index: DatasetIndex, settings: ValSettings) -> None:
     """Warns when weights and data set call the same class number by other names; weights without names have numbers."""
-    trained = list(model.names)
-    if settings.single_cls or trained == [str(number) for number in range(model.nc)]:
+    if settings.single_cls or not model.has_class_names:
         return
-    differ = [number for number, name in enumerate(index.names) if name != trained[number]]
+    differ = [number for number, name in enumerate(index.names) if name != model.names[number]]
     if differ:
         first = differ[0]
         LOG.warning(
@@ -163,7 +162,7 @@ def _compare_names(model: DetectionModel, index: DatasetIndex, settings: ValSett
             len(differ),
             model.nc,
             first,
-            trained[first],
+            model.names[first],
             index.names[first],
         )
 

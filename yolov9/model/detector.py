@@ -88,6 +88,10 @@ class _DualSteps:
         return cls(shared, own, beside, crossing)
 
 
+def _numbers(classes: int) -> list[str]:
+    return [str(number) for number in range(classes)]
+
+
 class DetectionModel(nn.Module):
     """YOLOv9 detector built from a graph; the state dict has the names of the original models.
 
@@ -109,8 +113,8 @@ class DetectionModel(nn.Module):
         self.graph: dict[str, Any] = graph.as_dict()
         self.graph_name = graph.name
         self.nc = graph.nc
-        self.names = [str(i) for i in range(graph.nc)]
-        """Class names; the caller sets those of the data set."""
+        self.names = _numbers(graph.nc)
+        """Class names, numbers until the caller sets those of the data set."""
         self.is_dual = self.head.is_dual
         with torch.device("cpu"):
             self.stride = torch.tensor([float(s) for s in self.head.strides])
@@ -126,6 +130,11 @@ class DetectionModel(nn.Module):
     def head(self) -> DetectionHead:
         """The detection head, which is the last layer."""
         return head_of(self.model[-1])
+
+    @property
+    def has_class_names(self) -> bool:
+        """Classes are called by more than their numbers."""
+        return self.names != _numbers(self.nc)
 
     @property
     def class_width(self) -> int | None:

@@ -104,6 +104,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory, fill_weights: Callable[...
     return path
 
 
+@pytest.fixture
+def unnamed_weights(weights: Path, tmp_path: Path) -> Path:
+    """The same model; its classes have numbers for names."""
+    path = tmp_path / "unnamed.pt"
+    torch.save({**torch.load(weights), "names": ["0", "1", "2"]}, path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def photo(real_data_dir: Path) -> Path:
     """A real picture, 640 x 480."""

@@ -190,6 +190,36 @@ def test_only_broken_files_end_with_a_data_error(detect: Run, tmp_path: Path):
         detect(tmp_path / "bad.jpg")
 
 
+@pytest.fixture
+def animals(tmp_path: Path) -> Path:
+    """A data file for its class names alone."""
+    path = tmp_path / "animals.yaml"
+    path.write_text("names: [ant, bee, cat]\n")
+    return path
+
+
+def test_weights_without_names_take_those_of_the_data_file(
+    detect: Run, photo: Path, unnamed_weights: Path, animals: Path, expected
+):
+    folder = detect(photo, weights=str(unnamed_weights), data=str(animals), save_json=True)
+    names = [row["name"] for row in json.loads((folder / "predictions.json").read_text())]
+    assert names == [("ant", "bee", "cat")[number] for number in expected.classes]
+
+
+def test_names_in_the_weights_stand_over_those_of_the_data_file(detect: Run, photo: Path, animals: Path, expected):
+    folder = detect(photo, data=str(animals), save_json=True)
+    rows = json.loads((folder / "predictions.json").read_text())
+    assert [row["name"] for row in rows] == expected.class_names
+
+
+def test_a_data_file_of_another_number_of_classes_is_refused(
+    detect: Run, photo: Path, unnamed_weights: Path, animals: Path
+):
+    animals.write_text("names: [ant, bee]\n")
+    with pytest.raises(UserError, match="names 2 classes, the weights have 3"):
+        detect(photo, weights=str(unnamed_weights), data=str(animals))
+
+
 def test_missing_weights_are_a_plain_error(detect: Run, photo: Path):
     with pytest.raises(UserError, match=r"absent\.pt"):
         detect(photo, weights="/nowhere/absent.pt")

@@ -159,6 +159,13 @@ def test_classes_that_have_another_name_in_the_weights_are_told(
     assert any(line.startswith("WARNING 2 of 3 classes have another name") for line in log_lines)
 
 
+def test_weights_without_names_have_no_others(
+    settings: Callable[..., ValSettings], unnamed_weights: Path, tmp_path: Path, log_lines: list[str]
+):
+    validate_split(settings(weights=str(unnamed_weights), noplots=True), tmp_path / "run")
+    assert not any("another name" in line for line in log_lines)
+
+
 def test_a_split_that_is_not_there_is_a_data_error(settings: Callable[..., ValSettings], tmp_path: Path):
     with pytest.raises(DataError, match="test"):
         validate_split(settings(task="test"), tmp_path / "run")
