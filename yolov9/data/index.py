@@ -2,6 +2,7 @@
 
 import json
 import os
+import zlib
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -60,6 +61,12 @@ class DatasetIndex:
         """Returns the absolute paths of all pictures, in their `os.fsencode` form."""
         joined = self.path_bytes.tobytes()
         return {joined[start:end] for start, end in pairwise(self.path_offsets.tolist())}
+
+    def checksum(self) -> int:
+        """Returns a checksum of labels and picture sizes in their order; wherever the data set lies, it is the same."""
+        value = zlib.crc32(self.sizes.tobytes())
+        value = zlib.crc32(self.labels.tobytes(), value)
+        return zlib.crc32(self.label_offsets.tobytes(), value)
 
     def labels_of(self, number: int) -> NDArray[np.float32]:
         """Returns the (n, 5) labels of a picture, a view."""

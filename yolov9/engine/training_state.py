@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from yolov9.data import DatasetIndex
 from yolov9.engine.checkpoint import Progress, training_content
 from yolov9.engine.divergence import diverged
 from yolov9.engine.gpu_failure import is_gpu_failure
@@ -47,6 +48,7 @@ def capture(session: Session) -> dict[str, Any]:
         "batch": context.batch,
         "world": context.ranks.world,
         "pictures_per_step": context.pictures_per_step,
+        "data": {"pictures": len(session.train_index), "checksum": session.train_index.checksum()},
         "rng": _random_states(context.precision.device),
         "settings": asdict(context.settings),
         "recipe": context.recipe.as_dict(),
@@ -92,12 +94,22 @@ def _restore(session: Session, content: dict[str, Any]) -> None:
     if ranks.is_first and training["world"] != ranks.world:
         LOG.info("  overridden  ranks = %d (was %d)", ranks.world, training["world"])
     if session.context.ranks.is_first:
+        _compare_data(session.train_index, training.get("data"))
         # Those of all ranks were gathered here; the others start with zeros.
         _load_gradients(session, training["gradients"])
         session.step.meter.load(session.progress.loss_sums)
     session.stopper.best_score = session.progress.best_score
     session.stopper.best_epoch = session.progress.best_epoch
     _load_random_states(training["rng"], session.context.precision.device)
+
+
+def _compare_data(index: DatasetIndex, saved: dict[str, int] | None) -> None:
+    """Warns of a training set that changed since the checkpoint; one of an older version does not know its own."""
+    if saved is None or saved["checksum"] == index.checksum():
+        return
+    had, has = saved["pictures"], len(index)
+    change = f"it had {had} pictures and has {has}" if had != has else "its labels or pictures are others"
+    LOG.warning("the training set has changed since the checkpoint: %s; the run goes on with those of now", change)
 
 
 def _position(session: Session, training: dict[str, Any]) -> Progress:

@@ -131,7 +131,22 @@ def test_p18_a_data_set_that_was_moved(
     moved = shutil.copytree(tiny_data.parent, stopped.parent / "moved") / "data.yaml"
     assert train(stopped, epochs=6, resume=str(stopped), data=str(moved)) == ExitCode.DONE
     assert f"overridden  data = {moved} (was {tiny_data})" in caplog.text
+    assert "the training set has changed" not in caplog.text
     assert differing(six_epochs, stopped) == []
+
+
+def test_p18_a_training_set_that_was_changed_is_told(
+    stopped: Path, train: Train, tiny_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed = shutil.copytree(tiny_data.parent, stopped.parent / "changed") / "data.yaml"
+    pictures = sorted((changed.parent / "images" / "train").iterdir())
+    pictures[0].unlink()
+    assert train(stopped, epochs=6, resume=str(stopped), data=str(changed)) == ExitCode.DONE
+    assert f"it had {len(pictures)} pictures and has {len(pictures) - 1}" in caplog.text
+    label = changed.parent / "labels" / "train" / f"{pictures[1].stem}.txt"
+    label.write_text("0 0.5 0.5 0.25 0.25\n")
+    assert train(stopped, epochs=7, resume=str(stopped), data=str(changed)) == ExitCode.DONE
+    assert "its labels or pictures are others" in caplog.text
 
 
 def test_p18_an_early_stopped_run_is_extended_over_the_new_total(tmp_path: Path, train: Train) -> None:
