@@ -33,7 +33,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     model = build_model(TINY_GRAPH, nc=3)
     path = tmp_path_factory.mktemp("weights") / "tiny.pt"
-    content = {"format": "yolov9-checkpoint-1", "graph": model.graph, "graph_name": "tiny", "names": ["a", "b", "c"]}
+    names = ["Platelets", "RBC", "WBC"]
+    content = {"format": "yolov9-checkpoint-1", "graph": model.graph, "graph_name": "tiny", "names": names}
     torch.save({**content, "nc": 3, "model": model.state_dict(), "ema": None, "epoch": 0, "training": None}, path)
     return path
 
