@@ -1,8 +1,8 @@
 """Fetches one picture from an http address that the user gave as --source."""
 
+import re
 import urllib.error
 import urllib.request
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ def is_picture_address(text: str) -> bool:
     """Says whether an http address ends like a picture."""
     if not text.lower().startswith(("http://", "https://")):
         return False
-    name = urlsplit(text).path.rpartition("/")[2].lower()
+    # Not urlsplit, which raises at what is no address: that is left to whoever opens it.
+    name = re.split("[?#]", text)[0].rpartition("/")[2].lower()
     return any(name.endswith(suffix) for suffix in IMAGE_SUFFIXES)
 
 

@@ -4,11 +4,11 @@ The network is used for addresses that the user gave, and for nothing else.
 """
 
 import math
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from urllib.parse import urlsplit, urlunsplit
 
 import cv2
 import numpy as np
@@ -107,10 +107,12 @@ def mask_password(address: str) -> str:
     """Replaces the password in `scheme://user:password@host/...` by three stars; other texts come back unchanged."""
     if "://" not in address or "@" not in address:
         return address
-    parts = urlsplit(address)
-    user, _, host = parts.netloc.rpartition("@")
+    scheme, _, rest = address.partition("://")
+    place = re.split("[/?#]", rest)[0]
+    user, _, host = place.rpartition("@")
     name, colon, _ = user.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{name}{':***' if colon else ''}@{host}"))
+    shown = f"{name}{':***' if colon else ''}@{host}" if user else place
+    return f"{scheme}://{shown}{rest.removeprefix(place)}"
 
 
 class LiveStreams:

@@ -197,6 +197,13 @@ def test_vid_stride_below_one_is_refused():
 def test_passwords_are_masked():
     assert mask_password("rtsp://a:b@host:554/x@y?z") == "rtsp://a:***@host:554/x@y?z"
     assert mask_password("/home/a@b.jpg") == "/home/a@b.jpg"
+    assert mask_password("http://host/x@y") == "http://host/x@y"
+    assert mask_password("http://a:b@[") == "http://a:***@["
+
+
+def test_an_address_that_is_none_is_refused_like_one_that_does_not_answer() -> None:
+    with pytest.raises(UserError, match=r"http://\["), open_source("http://[") as source:
+        list(source)
 
 
 class _Handler(SimpleHTTPRequestHandler):
