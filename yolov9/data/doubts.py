@@ -41,12 +41,12 @@ def doubt_missing_labels(used: list[ScannedPicture], split: str) -> None:
 
 
 def doubt_classes(summary: DatasetSummary) -> None:
-    """Warns of classes that cannot be learnt from the split."""
+    """Tells of classes that cannot be learnt from the split, as is usual for a part of a larger data set."""
     absent = [name for name, boxes in zip(summary.names, summary.boxes_per_class, strict=True) if not boxes]
     if absent and summary.split == "train":
         shown = ", ".join(absent[:SHOWN_NAMES])
         more = f" and {len(absent) - SHOWN_NAMES} more" if len(absent) > SHOWN_NAMES else ""
-        LOG.warning(
+        LOG.info(
             "%d of the %d classes have no object in 'train' and cannot be learnt: %s%s",
             len(absent),
             len(summary.names),

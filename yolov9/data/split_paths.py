@@ -6,7 +6,12 @@ from pathlib import Path
 
 from yolov9.read_watch import reading
 
+MOST_DROPPED = 4
+"""Leading folders that an export may have put before the path; a text of 100,000 folders is not looked for as long."""
+LONGEST_END = 16
+"""Names at the end of a path from another machine that are looked for beside the YAML, at the most."""
 _DRIVE = re.compile(r"^[A-Za-z]:/")
+_PARENTS = re.compile(r"^(\.\./)+")
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,13 @@ def _is_there(path: Path, *, folder_only: bool) -> bool:
 def _candidates(text: str, root: Path, yaml_dir: Path, *, absolute: bool) -> list[Path]:
     if absolute:
         parts = Path(text).parts[1:]
-        ends = [yaml_dir.joinpath(*parts[start:]) for start in range(1, len(parts))]
+        ends = [yaml_dir.joinpath(*parts[start:]) for start in range(max(1, len(parts) - LONGEST_END), len(parts))]
         paths = [Path(text), *ends]
     else:
-        plain = text
-        while plain.startswith("../"):
-            plain = plain.removeprefix("../")
+        plain = _PARENTS.sub("", text)
         parts = Path(plain).parts
         # Of two names or more: "images" alone could be those of another split.
-        ends = [yaml_dir.joinpath(*parts[start:]) for start in range(1, len(parts) - 1)]
+        ends = [yaml_dir.joinpath(*parts[start:]) for start in range(1, min(MOST_DROPPED + 1, len(parts) - 1))]
         paths = [root / text, yaml_dir / text, root / plain, yaml_dir / plain, *ends]
     return list(dict.fromkeys(_tidy(path) for path in paths))
 
