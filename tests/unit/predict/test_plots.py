@@ -34,7 +34,7 @@ def test_results_of_a_real_run_are_drawn(parity_dir: Path, tmp_path: Path):
 )
 def test_short_and_damaged_tables_are_drawn(text: str, tmp_path: Path):
     (tmp_path / "results.csv").write_text(text)
-    _size(plots.draw_results(tmp_path / "results.csv"))
+    assert _size(plots.draw_results(tmp_path / "results.csv")) == (1950, 720)
 
 
 def test_a_loss_with_a_peak_is_drawn_on_a_logarithmic_scale_and_a_score_is_not(
