@@ -52,7 +52,8 @@ class FailureLog:
     def __init__(self, settings: LoaderSettings) -> None:
         self._settings = settings
         self._unreadable: set[int] = set()
-        self._killed = False
+        self._killed_at: set[int] = set()
+        """Pictures at which a worker was ended as the kernel does it when memory runs out."""
         self._limit = max(MIN_UNREADABLE, int(len(settings.index) * MAX_UNREADABLE_SHARE))
 
     def event(self, message: dict[str, Any]) -> None:
@@ -85,7 +86,8 @@ class FailureLog:
         stands_in = "another one stands in" if self._settings.mode == "train" else "it is left out of the scores"
         LOG.warning("cannot read %s: %s; %s", self._name(picture), reason, stands_in)
         if len(self._unreadable) > self._limit:
-            refuse = no_memory_for_pictures if self._killed else unreadable_pictures
+            mostly_killed = 2 * len(self._unreadable & self._killed_at) > len(self._unreadable)
+            refuse = no_memory_for_pictures if mostly_killed else unreadable_pictures
             raise refuse(
                 f"{len(self._unreadable)} of {len(self._settings.index)} pictures became unreadable since the scan, "
                 f"the last one {self._name(picture)}: {reason}"
@@ -110,11 +112,13 @@ class FailureLog:
             self.failure(message["picture"], f"reading takes longer than {self._settings.timeout_s:.0f} s")
             return
         how = _how_it_ended(message["status"])
-        self._killed |= os.WIFSIGNALED(message["status"]) and os.WTERMSIG(message["status"]) == signal.SIGKILL
+        killed = os.WIFSIGNALED(message["status"]) and os.WTERMSIG(message["status"]) == signal.SIGKILL
+        if killed:
+            self._killed_at.add(message["picture"])
         LOG.warning("%s ended (%s) while reading %s; it was replaced and its samples are made again", who, how, reading)
         if message["hopeless"]:
             problem = f"loader workers keep dying, the last one ({how}) while reading {reading}"
-            raise no_memory_for_pictures(problem) if self._killed else LoaderError(problem)
+            raise no_memory_for_pictures(problem) if killed else LoaderError(problem)
 
     def _name(self, picture: int) -> str:
         return self._settings.index.path(picture) if picture >= 0 else "no picture"

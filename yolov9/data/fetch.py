@@ -3,6 +3,7 @@
 import re
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def fetch_picture(address: str) -> NDArray[np.uint8]:
     except urllib.error.HTTPError as error:
         error.close()
         raise ImageError(mask_password(address), f"the server answers {error.code} {error.reason}") from None
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise ImageError(mask_password(address), f"no answer: {error}") from None
     except ValueError as error:
         raise ImageError(mask_password(address), str(error)) from None

@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,9 @@ class DatasetIndex:
         joined = self.path_bytes.tobytes()
         return {joined[start:end] for start, end in pairwise(self.path_offsets.tolist())}
 
+    @cached_property
     def checksum(self) -> int:
-        """Returns a checksum of labels and picture sizes in their order; wherever the data set lies, it is the same."""
+        """Checksum of labels and picture sizes in their order; wherever the data set lies, it is the same."""
         value = zlib.crc32(self.sizes.tobytes())
         value = zlib.crc32(self.labels.tobytes(), value)
         return zlib.crc32(self.label_offsets.tobytes(), value)

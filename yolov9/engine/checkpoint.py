@@ -181,7 +181,7 @@ def _damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
-    # NotImplementedError is zipfile's word for a compression or version field that no archive of ours has.
-    except (OSError, zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+    # RuntimeError is zipfile's word for encryption, and a kind of it for compression, that no archive of ours has.
+    except (OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
         return f"damaged or incomplete ({error})"
     return f"damaged at {broken}" if broken else None

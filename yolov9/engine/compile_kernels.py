@@ -28,6 +28,7 @@ from yolov9.engine.loss_meter import LossMeter
 from yolov9.engine.model_setup import place_model
 from yolov9.engine.optimizer import group_parameters
 from yolov9.engine.precision import Precision
+from yolov9.errors import first_line
 from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import build_model, for_inference
 from yolov9.ops.launches import Launch, caught_launches
@@ -36,8 +37,6 @@ OBJECTS = 16
 """Objects of a picture; the kernels are the same for nearly any number."""
 THREADS_OF_A_WARP = 32
 """On every NVIDIA card."""
-
-
 _LAUNCHES: list[Launch] = []
 """Of a compiling process: what all of them share; only numbers are sent, because kernels cannot be."""
 
@@ -116,7 +115,7 @@ def _problem(number: int) -> str:
     try:
         launch.compile()
     except Exception as error:  # Of Triton, LLVM or ptxas: they share no class.
-        return f"{launch.kernel.__name__}: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+        return f"{launch.kernel.__name__}: {first_line(error)}"
     return ""
 
 

@@ -48,7 +48,7 @@ def capture(session: Session) -> dict[str, Any]:
         "batch": context.batch,
         "world": context.ranks.world,
         "pictures_per_step": context.pictures_per_step,
-        "data": {"pictures": len(session.train_index), "checksum": session.train_index.checksum()},
+        "data": {"pictures": len(session.train_index), "checksum": session.train_index.checksum},
         "rng": _random_states(context.precision.device),
         "settings": asdict(context.settings),
         "recipe": context.recipe.as_dict(),
@@ -105,7 +105,7 @@ def _restore(session: Session, content: dict[str, Any]) -> None:
 
 def _compare_data(index: DatasetIndex, saved: dict[str, int] | None) -> None:
     """Warns of a training set that changed since the checkpoint; one of an older version does not know its own."""
-    if saved is None or saved["checksum"] == index.checksum():
+    if saved is None or saved["checksum"] == index.checksum:
         return
     had, has = saved["pictures"], len(index)
     change = f"it had {had} pictures and has {has}" if had != has else "its labels or pictures are others"

@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
+from yolov9.data.fetch import fetch_picture
+from yolov9.data.images import ImageError
 from yolov9.data.sources import open_source
 from yolov9.data.video import Frame, mask_password
 from yolov9.errors import UserError
@@ -199,6 +201,12 @@ def test_passwords_are_masked():
     assert mask_password("/home/a@b.jpg") == "/home/a@b.jpg"
     assert mask_password("http://host/x@y") == "http://host/x@y"
     assert mask_password("http://a:b@[") == "http://a:***@["
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:abc/x.jpg", "http://127.0.0.1/a b.jpg", "http://[/x.jpg"])
+def test_a_picture_address_that_is_none_is_a_picture_that_cannot_be_read(address: str) -> None:
+    with pytest.raises(ImageError, match="http://"):
+        fetch_picture(address)
 
 
 def test_an_address_that_is_none_is_refused_like_one_that_does_not_answer() -> None:
