@@ -31,6 +31,7 @@ from yolov9.engine.precision import Precision
 from yolov9.errors import first_line
 from yolov9.loss import DetectionLoss, LossSettings
 from yolov9.model import build_model, for_inference
+from yolov9.ops.kernel_keys import settle_kernel_keys
 from yolov9.ops.launches import Launch, caught_launches
 
 OBJECTS = 16
@@ -96,6 +97,7 @@ def main(specification: str) -> None:
     die_with_parent()
     step = StepToCompile(**json.loads(specification))
     begun = time.monotonic()
+    settle_kernel_keys()
     launches = find_launches(step)
     try:
         failed = compile_all(launches, step.capability, step.processes)

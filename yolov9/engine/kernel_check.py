@@ -45,6 +45,7 @@ def _problem(device: torch.device) -> str | None:
     if not triton_is_installed():
         return "Triton is not installed"
     try:
+        _settle_keys()
         ones = torch.ones(1, SIDE, SIDE, CHANNELS, dtype=torch.float16, device=device).permute(0, 3, 1, 2)
         total = torch.zeros(CHANNELS, device=device)
         add_column_sums(ones, total)
@@ -57,3 +58,9 @@ def _problem(device: torch.device) -> str | None:
             raise
         return first_line(error)
     return None if right else "a sum came out wrong"
+
+
+def _settle_keys() -> None:
+    from yolov9.ops.kernel_keys import settle_kernel_keys  # needs Triton
+
+    settle_kernel_keys()

@@ -39,7 +39,7 @@ def _reduce_kernel(
     inside = (offs_p < rows)[:, None] & (offs_c < columns)[None, :]
     first = (offs_p // width).to(tl.int64) * FACTOR * (width * FACTOR) + (offs_p % width) * FACTOR
     total = tl.zeros((BLOCK_P, BLOCK_C), tl.float32)
-    for a in tl.static_range(FACTOR):
+    for a in range(FACTOR):  # unrolled as well, a factor of 16 takes a minute to compile
         for b in tl.static_range(FACTOR):
             at = (first + a * (width * FACTOR) + b) * source_stride
             total += tl.load(source + at[:, None] + offs_c[None, :], mask=inside, other=0.0).to(tl.float32)
