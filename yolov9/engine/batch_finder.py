@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 FIRST_PROBE = 2
 """Pictures of the first measurement."""
-PROBE_SHARE = 1 / 3
-"""The second one takes about this share of what the first one promises."""
 LARGEST_PROBE = 32
-"""And not more than so many pictures: larger ones only take longer."""
-FARTHEST = 4
+"""Pictures of the second one at the most: it takes what the first one promises, and larger ones only take longer."""
+FARTHEST = 2
 """A line is not trusted farther than so many times its last point: another measurement comes in between."""
+FARTHEST_TO_THE_BRIM = 1.25
+"""The same where memory decides how many fit. Workspaces that only larger batches take make a line through few pictures
+up to 12 % wrong (docs/measurements.md)."""
+MIDDLE_SHARE = 0.6
+"""Share of what the line promises that is measured in between: it fits also where the line is far from right."""
 SAFETY = 0.96
 """Share of the memory that is aimed at; the rest is for fragmentation and for workspaces that cuDNN finds later."""
 RETREAT = 0.9
@@ -86,7 +89,9 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     if len(probes) == 1 and probes[0].pictures == limits.loaded:
         return _found(probes[0], probes[0].peak_bytes, probes, "all of the pictures loaded at a time fit")
     line, fits = _fitting(probes, limits, usable)
-    if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * PROBE_SHARE))) is not None:
+    farthest = FARTHEST if fits == limits.loaded else FARTHEST_TO_THE_BRIM
+    between = max(probes[-1].pictures + 1, int(fits * MIDDLE_SHARE))
+    if fits > farthest * probes[-1].pictures and (middle := measure(between)) is not None:
         probes.append(middle)
         line, fits = _fitting(probes, limits, usable)
     wanted = even = _even(fits, limits)
@@ -125,9 +130,10 @@ def _small_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe
     if first is None:
         raise DoesNotFit
     # Without a second point all of the first one's memory counts as its pictures', which promises too little.
-    promised = max(1, int(usable / first.peak_bytes * first.pictures))
-    second = min(limits.loaded, LARGEST_PROBE, max(first.pictures + 1, int(promised * PROBE_SHARE)))
-    probe = measure(second) if second > first.pictures else None
+    promised = int(usable / first.peak_bytes * first.pictures)
+    second = min(limits.loaded, LARGEST_PROBE, max(first.pictures + 1, promised))
+    more = second > first.pictures and first.peak_bytes < usable
+    probe = measure(second) if more else None
     if probe is None and first.pictures > 1:
         # One point says nothing of what is fixed: the line would promise half of the memory for half of the pictures.
         one = measure(1)
