@@ -29,7 +29,7 @@ def test_steps_are_timed_and_no_slot_is_lost_between_pairs(
 ) -> None:
     """Six pairs with four slots: a slot that is not given back would end the third one."""
     settings = TrainSettings(data=str(data), cfg="yolov9-t", imgsz=128, device="0", amp="auto")
-    plan = bench.BenchPlan(seconds=180, workers=[1, 2, 3], batches=[2, 4])
+    plan = bench.BenchPlan(seconds=60, workers=[1, 2, 3], batches=[2, 4])
     assert bench.run(settings, plan, tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 6 + 2
