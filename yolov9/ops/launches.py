@@ -5,13 +5,14 @@ wants to know of a launch is there all the same: types, places in memory, and nu
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from triton.backends.nvidia import driver
 from triton.runtime.jit import JITFunction
 
 from yolov9.ops.plain import Capability, kernels_on_meta
@@ -53,8 +54,11 @@ class Launch:
         return (self.kernel.__name__, *map(_kind, self.arguments), *sorted(fixed.items()))
 
     def compile(self) -> None:
-        """Compiles the kernel for the active target; the result stays in Triton's cache folder."""
-        self.kernel.run(*self.arguments, grid=(1,), warmup=True, **self.options)
+        """Compiles the kernel for the active target, and what launches it; both stay in Triton's cache folder."""
+        compiled = self.kernel.run(*self.arguments, grid=(1,), warmup=True, **self.options)
+        if hasattr(driver, "make_launcher"):  # Triton before 3.8 builds a C module for each list of argument types.
+            with suppress(Exception):  # No kernel is given up for it: the first launch tries again, and says why not.
+                driver.CudaLauncher(compiled.src, compiled.metadata)
 
 
 @contextmanager
