@@ -19,7 +19,9 @@ STEP = """
 import torch
 from yolov9.engine import bench_step
 from yolov9.engine.captured import side_stream
+from yolov9.engine.kernel_check import check_kernels
 device = torch.device("cuda", 0)
+check_kernels(device)
 case = bench_step.Case("yolov9-t", batch=4, plain=False, imgsz=320, recompute=False)
 with side_stream(device):
     step = bench_step.make_step(case, device, search=False)

@@ -1,7 +1,7 @@
 """How many pictures go through the network at a time: the arithmetic. What is measured, others do.
 
-A few small batches are measured, a line is laid through their memory, and the largest batch that it allows is measured
-once more to be sure. Nothing here touches a device.
+Two pictures are measured, then as many as these promise. A line is laid through the memory of both, and the largest
+batch that it allows is measured to be sure. Nothing here touches a device.
 """
 
 import math
@@ -10,13 +10,8 @@ from dataclasses import dataclass, field
 
 FIRST_PROBE = 2
 """Pictures of the first measurement."""
-LARGEST_PROBE = 32
-"""Pictures of the second one at the most: it takes what the first one promises, and larger ones only take longer."""
 FARTHEST = 2
 """A line is not trusted farther than so many times its last point: another measurement comes in between."""
-FARTHEST_TO_THE_BRIM = 1.25
-"""The same where memory decides how many fit. Workspaces that only larger batches take make a line through few pictures
-up to 12 % wrong (docs/measurements.md)."""
 MIDDLE_SHARE = 0.6
 """Share of what the line promises that is measured in between: it fits also where the line is far from right."""
 SAFETY = 0.96
@@ -60,6 +55,8 @@ class Limits:
     """Pictures that are loaded at a time: more never go through the network together."""
     largest: bool = False
     """The user asked for as many as fit, also where fewer are as fast."""
+    held_bytes: int = 0
+    """What is held without any picture: weights, batches that are loaded, whatever is known of it."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +82,15 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
         DoesNotFit: not even one picture fits.
     """
     usable = limits.budget_bytes * SAFETY
-    probes = _small_probes(measure, limits, usable)
+    probes = _first_probes(measure, limits, usable)
     if len(probes) == 1 and probes[0].pictures == limits.loaded:
         return _found(probes[0], probes[0].peak_bytes, probes, "all of the pictures loaded at a time fit")
     line, fits = _fitting(probes, limits, usable)
-    farthest = FARTHEST if fits == limits.loaded else FARTHEST_TO_THE_BRIM
-    between = max(probes[-1].pictures + 1, int(fits * MIDDLE_SHARE))
-    if fits > farthest * probes[-1].pictures and (middle := measure(between)) is not None:
+    if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * MIDDLE_SHARE))) is not None:
         probes.append(middle)
         line, fits = _fitting(probes, limits, usable)
-    wanted = even = _even(fits, limits)
-    confirmed = next((probe for probe in probes if probe.pictures == wanted), None)
-    for _ in range(MOST_RETREATS):
-        if confirmed is not None:
-            break
-        confirmed = measure(wanted)
-        if confirmed is None or confirmed.peak_bytes > limits.budget_bytes:
-            confirmed, wanted = None, max(1, int(wanted * RETREAT))
-    if confirmed is None:
-        confirmed = probes[-1]
+    even = _even(fits, limits)
+    confirmed = _confirmed(measure, even, probes, limits)
     predicted = line.bytes(confirmed.pictures)
     if confirmed.pictures == limits.loaded:
         return _found(confirmed, predicted, probes, "all of the pictures loaded at a time fit")
@@ -121,24 +108,27 @@ def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line
     return line, max(1, min(limits.loaded, line.pictures(usable)))
 
 
-def _small_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
-    first = None
-    for pictures in dict.fromkeys((min(FIRST_PROBE, limits.loaded), 1)):
-        first = measure(pictures)
-        if first is not None:
-            break
+def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
+    """One or two points for a line, the smaller one first."""
+    first = measure(min(FIRST_PROBE, limits.loaded))
     if first is None:
-        raise DoesNotFit
-    # Without a second point all of the first one's memory counts as its pictures', which promises too little.
-    promised = int(usable / first.peak_bytes * first.pictures)
-    second = min(limits.loaded, LARGEST_PROBE, max(first.pictures + 1, promised))
-    more = second > first.pictures and first.peak_bytes < usable
-    probe = measure(second) if more else None
-    if probe is None and first.pictures > 1:
-        # One point says nothing of what is fixed: the line would promise half of the memory for half of the pictures.
-        one = measure(1)
-        return [first] if one is None else [one, first]
-    return [first] if probe is None else [first, probe]
+        one = measure(1) if limits.loaded > 1 else None
+        if one is None:
+            raise DoesNotFit
+        return [one]
+    if first.pictures == limits.loaded and first.peak_bytes <= limits.budget_bytes:
+        return [first]
+    # What is held is known in part; the rest counts as the pictures', so that this promises too little, not too much.
+    each_bytes = max(1.0, (first.peak_bytes - limits.held_bytes) / first.pictures)
+    second = min(limits.loaded, int((usable - limits.held_bytes) / each_bytes))
+    while second > first.pictures:
+        probe = measure(second)
+        if probe is not None:
+            return [first, probe]
+        second = (first.pictures + second) // 2
+    # One point says nothing of what is fixed: the line would promise half of the memory for half of the pictures.
+    one = measure(1) if first.pictures > 1 else None
+    return [first] if one is None else [one, first]
 
 
 @dataclass(frozen=True)
@@ -161,6 +151,17 @@ class _Line:
 
     def pictures(self, size_bytes: float) -> int:
         return math.floor((size_bytes - self.fixed_bytes) / self.each_bytes)
+
+
+def _confirmed(measure: Measure, wanted: int, probes: list[Probe], limits: Limits) -> Probe:
+    """A measured batch that keeps to the budget: the one that is wanted, or else the next smaller one that does."""
+    for _ in range(MOST_RETREATS):
+        probe = next((known for known in probes if known.pictures == wanted), None) or measure(wanted)
+        if probe is not None and probe.peak_bytes <= limits.budget_bytes:
+            return probe
+        wanted = max(1, int(wanted * RETREAT))
+    within = [probe for probe in probes if probe.peak_bytes <= limits.budget_bytes]
+    return max(within, key=lambda probe: probe.pictures, default=probes[0])
 
 
 def _even(fits: int, limits: Limits) -> int:

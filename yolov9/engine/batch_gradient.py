@@ -6,7 +6,7 @@ as it does whenever the micro-batch is another one.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -98,12 +98,29 @@ class BatchGradient:
             self.graphs.batch_done()
         return total
 
+    def add_as_part(self, images: Tensor, table: Tensor) -> Tensor:
+        """Adds the gradient of pictures the way it is added of each part of a batch, to measure what a part takes.
+
+        Args:
+            images: (B, 3, H, W), float, 0 to 1.
+            table: (B, M, 5) targets.
+
+        Returns:
+            Total loss, on the device; the next call may overwrite it.
+        """
+        total = self._add_parts([(images, table)], _as_they_are)
+        if self.graphs is not None:
+            self.graphs.batch_done()
+        return total
+
     def _add(self, images: Tensor, targets: Tensor, size: int, prepare: Resize) -> Tensor:
         if size >= len(images):
             return self._run_whole(prepare(images), targets)
         table = targets if targets.dim() == 3 else pack_targets(targets, len(images))
-        parts = list(zip(torch.split(images, size), torch.split(table, size), strict=True))
-        self._whole.pictures.fill_(len(images))
+        return self._add_parts(list(zip(torch.split(images, size), torch.split(table, size), strict=True)), prepare)
+
+    def _add_parts(self, parts: Sequence[tuple[Tensor, Tensor]], prepare: Resize) -> Tensor:
+        self._whole.pictures.fill_(sum(len(some) for some, _ in parts))
         for buffer in (self._whole.score_sums, self._items, self._total):
             buffer.zero_()
         for some, their_targets in parts:

@@ -9,6 +9,7 @@ loaded at a time lie on the GPU. cuDNN does not search for kernels, which would 
 import copy
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ def choose_micro_batch(
         try:
             each_bytes = probes.validation_bytes()
             room = max(0, budget - VALIDATION_PICTURES * each_bytes)
-            found = find_batch(probes.measure, Limits(room, context.batch, largest))
+            found = find_batch(probes.measure, Limits(room, context.batch, largest, probes.held_bytes()))
         except DoesNotFit:
             words = f"{gigabytes(budget)} are free for this job"
             raise no_room(words, device, f"one picture of {probes.side} px") from None
@@ -132,27 +133,33 @@ class _Probes:
         self._loaded_pictures: Tensor | None = pictures.permute(0, 3, 1, 2)
 
     def measure(self, pictures: int) -> Probe | None:
-        """Trains on a batch of so many pictures, as a whole or as a part of what is loaded."""
+        """Trains on a batch of so many pictures: all that is loaded, or a part of it."""
         assert self._parts is not None, "not closed"
-        parts, whole = self._parts, pictures == self._loaded
-        together = pictures if whole else min(self._loaded, 2 * pictures)
+        step = self._parts.step
         self._forget()
         try:
-            images = self._pictures(together)
-            targets = self._table[:1].expand(together, -1, -1).contiguous()
+            images = self._pictures(pictures)
+            targets = self._table[:1].expand(pictures, -1, -1).contiguous()
+            whole = partial(step.gradient.add, size=pictures)
+            add = whole if pictures == self._loaded else step.gradient.add_as_part
             for _ in range(2):  # as it is, then captured
-                parts.step.gradient.add(images, targets, pictures)
+                add(images, targets)
             torch.cuda.synchronize(self._device)
             begun = time.perf_counter()
-            parts.step.gradient.add(images, targets, pictures)
+            add(images, targets)
             torch.cuda.synchronize(self._device)
             seconds = time.perf_counter() - begun
-            parts.step.update()
+            step.update()
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             return None
-        return Probe(pictures, torch.cuda.max_memory_reserved(self._device), seconds * pictures / together)
+        return Probe(pictures, torch.cuda.max_memory_reserved(self._device), seconds)
+
+    def held_bytes(self) -> int:
+        """Memory that is held before any picture goes through the network."""
+        self._forget()
+        return torch.cuda.memory_allocated(self._device)
 
     @torch.inference_mode()
     def validation_bytes(self) -> int:

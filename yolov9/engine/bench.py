@@ -52,7 +52,7 @@ class BenchPlan:
     """What is to be measured, and how long."""
 
     seconds: float
-    """For everything together, once the data set is read."""
+    """For all measurements together; reading the data set and preparing a GPU's session come on top."""
     workers: Sequence[int]
     batches: Sequence[int]
 
@@ -132,8 +132,11 @@ def _measure_batch(
     context: RunContext, index: DatasetIndex, workers: Sequence[int], share: _Share
 ) -> Iterator[Measured]:
     if context.precision.device.type == "cuda":
+        opened = time.monotonic()
         with open_session(context) as session:
             session.claim.release()
+            # Kernels are compiled in there, the first time on a kind of GPU: that would take most of the time.
+            share.deadline += time.monotonic() - opened
             yield from _measure(_GpuConsumer(session), session.train_loader, workers, context.batch, share)
         return
     with open_loader(train_loader_settings(context, index)) as loader:

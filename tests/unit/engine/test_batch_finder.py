@@ -28,6 +28,8 @@ class Card:
 
     free_bytes: int
     fixed_bytes: int = 1 * GB
+    held_bytes: int = 800 * MB
+    """As much of it as is known."""
     each_bytes: int = 300 * MB
     launch_s: float = LAUNCH_S
     """Time of a step that more pictures share."""
@@ -48,7 +50,7 @@ class Card:
         return Probe(pictures, peak, self.launch_s + 0.002 * pictures)
 
     def find(self, loaded: int = 64, *, largest: bool = False) -> FoundBatch:
-        return find_batch(self.measure, Limits(self.free_bytes, loaded, largest))
+        return find_batch(self.measure, Limits(self.free_bytes, loaded, largest, self.held_bytes))
 
 
 def test_a_large_card_takes_all_pictures_of_a_step() -> None:
