@@ -70,15 +70,13 @@ def run(settings: TrainSettings, plan: BenchPlan, run_dir: Path) -> ExitCode:
     environment = read_environment()
     config = load_dataset_config(settings.data, environment=environment)
     index = read_split(settings, config, "train", environment)
-    deadline = time.monotonic() + plan.seconds
     rows: list[Measured] = []
     with StopRequest() as stop, side_stream(device):
-        for number, batch in enumerate(plan.batches):
+        share = _Share(time.monotonic() + plan.seconds, len(plan.batches) * len(plan.workers), stop)
+        for batch in plan.batches:
             if stop.requested:
                 break
             context = _context(settings, plan, batch, run_dir, device)
-            left = len(plan.batches) - number
-            share = _Share(deadline, left * len(plan.workers), stop)
             rows += _measure_batch(context, index, plan.workers, share)
         stopped = stop.requested
     if not rows:
