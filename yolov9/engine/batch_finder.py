@@ -16,6 +16,8 @@ MIDDLE_SHARE = 0.6
 """Share of what the line promises that is measured in between: it fits also where the line is far from right."""
 SAFETY = 0.96
 """Share of the memory that is aimed at; the rest is for fragmentation and for workspaces that cuDNN finds later."""
+MEASURED_SAFETY = 0.98
+"""The same for a batch that has been measured anyway: no error of the line is to be left room for."""
 RETREAT = 0.9
 """After a batch that did not fit despite the line, so much of it is tried next."""
 MOST_RETREATS = 4
@@ -105,7 +107,8 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
 
 def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line", int]:
     line = _Line.through(probes)
-    return line, max(1, min(limits.loaded, line.pictures(usable)))
+    measured = [probe.pictures for probe in probes if probe.peak_bytes <= limits.budget_bytes * MEASURED_SAFETY]
+    return line, max(1, min(limits.loaded, line.pictures(usable)), *measured)
 
 
 def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:

@@ -52,7 +52,8 @@ class BenchPlan:
     """What is to be measured, and how long."""
 
     seconds: float
-    """For all measurements together; reading the data set and preparing a GPU's session come on top."""
+    """For all measurements together; what comes before them (reading the data set, starting processes, compiling and
+    choosing kernels) is not counted."""
     workers: Sequence[int]
     batches: Sequence[int]
 
@@ -129,22 +130,25 @@ def _context(settings: TrainSettings, plan: BenchPlan, batch: int, run_dir: Path
 def _measure_batch(
     context: RunContext, index: DatasetIndex, workers: Sequence[int], share: _Share
 ) -> Iterator[Measured]:
+    begun = time.monotonic()
     if context.precision.device.type == "cuda":
-        opened = time.monotonic()
         with open_session(context) as session:
             session.claim.release()
-            # Kernels are compiled in there, the first time on a kind of GPU: that would take most of the time.
-            share.deadline += time.monotonic() - opened
-            yield from _measure(_GpuConsumer(session), session.train_loader, workers, context.batch, share)
+            yield from _measure(_GpuConsumer(session), session.train_loader, workers, context.batch, share, begun)
         return
     with open_loader(train_loader_settings(context, index)) as loader:
-        yield from _measure(_LoaderConsumer(), loader, workers, context.batch, share)
+        yield from _measure(_LoaderConsumer(), loader, workers, context.batch, share, begun)
 
 
 def _measure(
-    consumer: "_LoaderConsumer", loader: Loader, workers: Sequence[int], batch: int, share: _Share
+    consumer: "_LoaderConsumer", loader: Loader, workers: Sequence[int], batch: int, share: _Share, begun: float
 ) -> Iterator[Measured]:
     epochs = count()
+    with closing(_endless(loader, epochs)) as batches:
+        for _, _samples in zip(range(WARM_UP_STEPS), consumer.consume(batches), strict=False):
+            if share.stop.requested:
+                break
+    share.deadline += time.monotonic() - begun
     for number in workers:
         end = share.next_end()
         if end is None:

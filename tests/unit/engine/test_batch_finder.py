@@ -11,15 +11,25 @@ GB = 1_000_000_000
 MB = 1_000_000
 LAUNCH_S = 0.02
 MEASURED = {
-    "yolov9-t": [(2, 3.18), (3, 3.44), (13, 5.57), (47, 12.4), (109, 24.3), (170, 36.5), (346, 71.0), (512, 99.8)],
-    "yolov9-s": [(2, 3.62), (3, 3.98), (9, 6.17), (27, 12.3), (62, 24.0), (132, 46.3), (202, 69.0), (431, 144.4)],
-    "yolov9-m": [(2, 5.08), (3, 5.73), (4, 6.46), (9, 10.1), (13, 12.8), (31, 25.1), (98, 70.4), (203, 141.6)],
-    "yolov9-c": [(2, 5.94), (3, 6.69), (7, 10.4), (9, 12.7), (24, 25.9), (49, 47.9), (73, 69.3), (157, 143.1)],
-    "yolov9-e": [(2, 6.71), (3, 7.65), (7, 11.9), (8, 13.0), (21, 26.3), (44, 48.7), (64, 68.2), (139, 142.7)],
-    "yolov9-s, 320 px": [(2, 1.17), (7, 1.67), (32, 3.88), (135, 12.7), (170, 15.5), (512, 42.6)],
-    "yolov9-s, 1280 px": [(1, 11.86), (2, 13.31), (3, 14.68), (7, 20.2), (14, 29.1), (43, 67.1), (100, 141.1)],
+    "yolov9-t": [(2, 3.18), (3, 3.44), (13, 5.57), (37, 10.51), (50, 12.86), (109, 24.3), (349, 70.32), (512, 99.83)],
+    "yolov9-s": [(2, 3.62), (3, 3.98), (9, 6.17), (23, 10.91), (29, 12.96), (132, 46.3), (206, 70.84), (427, 142.04)],
+    "yolov9-m": [(2, 5.08), (3, 5.73), (4, 6.46), (9, 10.1), (11, 11.45), (13, 12.76), (31, 25.1), (204, 142.28)],
+    "yolov9-c": [(2, 5.94), (3, 6.69), (7, 10.4), (8, 11.42), (10, 13.35), (24, 25.9), (74, 69.89), (156, 141.94)],
+    "yolov9-e": [(2, 6.71), (3, 7.65), (6, 10.79), (8, 13.0), (21, 26.3), (44, 48.7), (64, 68.2), (138, 141.24)],
+    "yolov9-s, 320 px": [(2, 1.17), (7, 1.67), (32, 3.88), (76, 7.72), (139, 13.17), (170, 15.5), (512, 42.61)],
+    "yolov9-s, 1280 px": [(1, 11.86), (2, 13.31), (3, 14.68), (7, 20.2), (14, 29.1), (43, 67.1), (101, 142.12)],
 }
 """Model -> pictures and the gigabytes that a step of them took on an H200, 512 loaded at a time."""
+HELD = {
+    "yolov9-t": 2.60,
+    "yolov9-s": 2.74,
+    "yolov9-m": 3.25,
+    "yolov9-c": 3.66,
+    "yolov9-e": 4.06,
+    "yolov9-s, 320 px": 0.85,
+    "yolov9-s, 1280 px": 10.29,
+}
+"""Gigabytes that lay there before, without any picture in the network."""
 
 
 @dataclass
@@ -75,7 +85,6 @@ def test_uncapped_most_of_the_memory_is_used_and_the_line_is_right(free: int, ea
 @pytest.mark.parametrize("free", [13.8, 73.7, 149.0])
 @pytest.mark.parametrize("model", sorted(MEASURED))
 def test_what_steps_took_on_a_real_card_is_foreseen(model: str, free: float) -> None:
-    """Two and three pictures of yolov9-c take a gigabyte less than the line of all others says."""
     free_bytes, counts = round(free * GB), []
 
     def measure(pictures: int) -> Probe | None:
@@ -83,10 +92,11 @@ def test_what_steps_took_on_a_real_card_is_foreseen(model: str, free: float) -> 
         peak = round(GB * float(np.interp(pictures, *zip(*MEASURED[model], strict=True))))
         return None if peak > free_bytes else Probe(pictures, peak, LAUNCH_S + 0.002 * pictures)
 
-    found = find_batch(measure, Limits(free_bytes, MEASURED[model][-1][0], largest=True))
+    most, held = MEASURED[model][-1][0], HELD[model]
+    found = find_batch(measure, Limits(free_bytes, most, largest=True, held_bytes=round(held * GB)))
     assert found.predicted_bytes == pytest.approx(found.measured_bytes, rel=0.05)
-    assert found.measured_bytes >= 0.85 * free_bytes or found.pictures == MEASURED[model][-1][0]
-    assert len(counts) <= 4
+    assert found.measured_bytes >= 0.9 * free_bytes or found.pictures == most
+    assert len(counts) <= 3
 
 
 def test_two_pictures_that_leave_no_room_are_followed_by_one() -> None:
@@ -132,8 +142,14 @@ def test_where_two_do_not_fit_one_is_taken() -> None:
     assert Card(7 * GB, each_bytes=4 * GB).find().pictures == 1
 
 
-def test_where_two_are_all_that_fits_the_line_knows_what_is_fixed() -> None:
+def test_what_was_measured_may_come_closer_to_the_budget_than_what_is_foreseen() -> None:
     card = Card(14 * GB, fixed_bytes=10 * GB, each_bytes=int(1.8 * GB))
+    found = card.find(512, largest=True)
+    assert (found.pictures, found.measured_bytes) == (2, int(13.6 * GB))
+
+
+def test_where_two_are_all_that_fits_the_line_knows_what_is_fixed() -> None:
+    card = Card(14 * GB, fixed_bytes=10 * GB, each_bytes=int(1.95 * GB))
     found = card.find(512, largest=True)
     assert found.pictures == 1, "two fit, but not with room to spare"
     assert found.predicted_bytes == found.measured_bytes == card.fixed_bytes + card.each_bytes
