@@ -143,7 +143,7 @@ class _Line:
 
     @classmethod
     def through(cls, probes: list[Probe]) -> "_Line":
-        first, last = probes[max(0, len(probes) - 2)], probes[-1]
+        first, last = probes[0], probes[-1]
         if first is last:
             return cls(0.0, max(1.0, first.peak_bytes / first.pictures))
         each = max(1.0, (last.peak_bytes - first.peak_bytes) / (last.pictures - first.pictures))
