@@ -85,8 +85,10 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     """
     usable = limits.budget_bytes * SAFETY
     probes = _first_probes(measure, limits, usable)
-    if len(probes) == 1 and probes[0].pictures == limits.loaded:
-        return _found(probes[0], probes[0].peak_bytes, probes, "all of the pictures loaded at a time fit")
+    if len(probes) == 1:
+        alone = probes[0]
+        why = "all of the pictures loaded at a time fit" if alone.pictures == limits.loaded else "the most that fits"
+        return _found(alone, alone.peak_bytes, probes, why)
     line, fits = _fitting(probes, limits, usable)
     if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * MIDDLE_SHARE))) is not None:
         probes.append(middle)
@@ -99,10 +101,10 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     faster = _as_fast(probes, confirmed)
     if faster is not None and not limits.largest:
         why = f"{confirmed.pictures} fit and are not faster a picture"
-        return _found(faster, line.bytes(faster.pictures), (*probes, confirmed), why)
+        return _found(faster, line.bytes(faster.pictures), probes, why)
     in_parts = confirmed.pictures == even != fits
     why = f"{fits} fit; equal parts of {limits.loaded}" if in_parts else "the most that fits"
-    return _found(confirmed, predicted, (*probes, confirmed), why)
+    return _found(confirmed, predicted, probes, why)
 
 
 def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line", int]:
@@ -112,7 +114,7 @@ def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line
 
 
 def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
-    """One or two points for a line, the smaller one first."""
+    """Two points for a line, the smaller one first; a single one where no other batch can be had."""
     first = measure(min(FIRST_PROBE, limits.loaded))
     if first is None:
         one = measure(1) if limits.loaded > 1 else None
@@ -144,8 +146,6 @@ class _Line:
     @classmethod
     def through(cls, probes: list[Probe]) -> "_Line":
         first, last = probes[0], probes[-1]
-        if first is last:
-            return cls(0.0, max(1.0, first.peak_bytes / first.pictures))
         each = max(1.0, (last.peak_bytes - first.peak_bytes) / (last.pictures - first.pictures))
         return cls(last.peak_bytes - each * last.pictures, each)
 
@@ -157,9 +157,14 @@ class _Line:
 
 
 def _confirmed(measure: Measure, wanted: int, probes: list[Probe], limits: Limits) -> Probe:
-    """A measured batch that keeps to the budget: the one that is wanted, or else the next smaller one that does."""
+    """A measured batch that keeps to the budget: the one that is wanted, or else the next smaller one that does.
+
+    What is measured for it is added to the probes.
+    """
     for _ in range(MOST_RETREATS):
-        probe = next((known for known in probes if known.pictures == wanted), None) or measure(wanted)
+        probe = next((known for known in probes if known.pictures == wanted), None)
+        if probe is None and (probe := measure(wanted)) is not None:
+            probes.append(probe)
         if probe is not None and probe.peak_bytes <= limits.budget_bytes:
             return probe
         wanted = max(1, int(wanted * RETREAT))

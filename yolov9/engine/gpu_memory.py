@@ -58,7 +58,7 @@ def memory_budget_bytes(device: torch.device, share: float | None) -> int:
     """Returns how much this process may hold of what is free now; neighbours count, their memory is not ours.
 
     Args:
-        device: a GPU on which this process holds nothing but its context yet.
+        device: a GPU; what this process holds of it already counts as its own.
         share: of the GPU's whole memory; None: all of it.
     """
     free, total = torch.cuda.mem_get_info(device)

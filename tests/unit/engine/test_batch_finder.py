@@ -1,6 +1,7 @@
 """The choice of the micro-batch, on cards made of arithmetic."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +191,26 @@ def test_the_smallest_batch_is_left_where_all_others_fail_or_take_too_much() -> 
 
 def test_where_two_do_not_fit_one_is_taken() -> None:
     assert Card(7 * GB, each_bytes=4 * GB).find().pictures == 1
+
+
+def test_where_two_do_not_fit_although_memory_seems_to_be_there_one_is_taken() -> None:
+    found = Card(5 * GB, fails_above=1).find()
+    assert (found.pictures, found.reason) == (1, "the most that fits")
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"free_bytes": 140 * GB},
+        {"free_bytes": 140 * GB, "fixed_bytes": 40 * GB, "held_bytes": 0, "each_bytes": 600 * MB},
+        {"free_bytes": 30 * GB},
+        {"free_bytes": 30 * GB, "launch_s": 0.0},
+        {"free_bytes": 14 * GB, "fixed_bytes": 10 * GB, "each_bytes": int(1.8 * GB)},
+    ],
+)
+def test_each_measurement_is_told_once(card: dict[str, Any]) -> None:
+    made = Card(**card)
+    assert sorted(probe.pictures for probe in made.find(100).probes) == sorted(made.measured)
 
 
 def test_what_was_measured_may_come_closer_to_the_budget_than_what_is_foreseen() -> None:
