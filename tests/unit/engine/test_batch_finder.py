@@ -121,6 +121,20 @@ def test_a_line_is_not_trusted_far_from_what_was_measured() -> None:
     assert found.predicted_bytes == pytest.approx(found.measured_bytes, rel=0.05)
 
 
+def test_a_line_is_trusted_up_to_twice_its_last_point() -> None:
+    for loaded, then in ((22, [22]), (23, [13, 23])):
+        card = Card(60 * GB, fixed_bytes=10 * GB, held_bytes=0, each_bytes=200 * MB)
+        card.find(loaded, largest=True)
+        assert card.measured == [2, 11, *then]
+
+
+def test_one_loaded_picture_that_does_not_fit_is_not_measured_again() -> None:
+    card = Card(3 * GB, each_bytes=4 * GB)
+    with pytest.raises(DoesNotFit):
+        card.find(1)
+    assert card.measured == [1]
+
+
 def test_all_that_the_first_batch_took_may_be_held() -> None:
     card = Card(30 * GB, held_bytes=2 * GB)
     assert card.find(largest=True).pictures == 64
@@ -146,6 +160,17 @@ def test_a_smaller_batch_that_is_as_fast_is_taken_and_said() -> None:
     assert found.pictures == saturated.measured[1] < max(saturated.measured)
     assert "not faster" in found.reason
     assert Card(30 * GB, launch_s=0.0).find(512, largest=True).pictures > found.pictures
+
+
+@pytest.mark.parametrize(("launch_s", "smaller"), [(0.0, True), (0.015, True), (0.018, False)])
+def test_a_smaller_batch_is_taken_where_the_larger_one_gains_two_percent_at_the_most(
+    launch_s: float, smaller: bool
+) -> None:
+    """70 and 86 pictures: 0.015 s that they share are 1.8 % of a picture's time, 0.018 s 2.2 %."""
+    card = Card(30 * GB, launch_s=launch_s)
+    found = card.find(512)
+    assert card.measured == [2, 70, 86]
+    assert ("not faster" in found.reason) == smaller
 
 
 def test_a_batch_that_fails_despite_the_line_is_lowered() -> None:
