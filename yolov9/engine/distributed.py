@@ -83,3 +83,12 @@ def any_rank(flag: bool, ranks: Ranks, device: torch.device) -> bool:
     value = torch.tensor(int(flag), device=device)
     dist.all_reduce(value, op=dist.ReduceOp.MAX)
     return bool(value.item())
+
+
+def least_of_ranks(number: int, ranks: Ranks, device: torch.device) -> int:
+    """Returns the smallest of all ranks' numbers; with several ranks all of them must call it together."""
+    if ranks.world == 1:
+        return number
+    value = torch.tensor(number, device=device)
+    dist.all_reduce(value, op=dist.ReduceOp.MIN)
+    return int(value.item())

@@ -15,6 +15,7 @@ from yolov9.data.doubts import doubt_shared_pictures
 from yolov9.data.loader import Loader, open_loader
 from yolov9.engine.batch_probe import BatchChoice, choose_micro_batch
 from yolov9.engine.checkpoint import ModelFacts, Progress
+from yolov9.engine.distributed import least_of_ranks
 from yolov9.engine.early_stop import EarlyStop
 from yolov9.engine.gpu_claim import GpuClaim, claim_gpu
 from yolov9.engine.kernel_check import check_kernels
@@ -134,7 +135,8 @@ def _assemble(
     choice = _choose(context, model, train_index)
     micro_batch = None if settings.micro_batch in FIND else settings.micro_batch
     if choice is not None:
-        micro_batch = choice.found.pictures
+        # With --sync-bn ranks meet in each forward pass, so that all need as many passes.
+        micro_batch = least_of_ranks(choice.found.pictures, context.ranks, context.precision.device)
     search = search_pays(settings.epochs * batches)
     parts = make_step(context, model, context.ranks, micro_batch=micro_batch, search=search)
     return Session(

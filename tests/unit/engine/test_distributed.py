@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from yolov9.config.environment import Environment
 from yolov9.engine.checkpoint import read_training_checkpoint
+from yolov9.engine.distributed import least_of_ranks, process_group
 
 USUAL_PORT = 29500
 """MASTER_PORT where nothing else is said."""
@@ -125,3 +127,14 @@ def test_a_mistake_of_the_user_has_its_exit_code_and_no_traceback_on_two_ranks(t
         _, log = process.communicate(timeout=280)
     assert process.returncode == 65, log
     assert "Traceback" not in log
+
+
+def _least(rank: int, meeting_place: str, result: str) -> None:
+    environment = Environment(rank=rank, local_rank=rank, world_size=2, rendezvous_file=Path(meeting_place))
+    with process_group(environment, torch.device("cpu")) as ranks:
+        Path(f"{result}{rank}").write_text(str(least_of_ranks((9, 7)[rank], ranks, torch.device("cpu"))))
+
+
+def test_ranks_agree_on_the_smallest_number(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(_least, (str(tmp_path / "meeting"), str(tmp_path / "rank")), nprocs=2)
+    assert [(tmp_path / f"rank{rank}").read_text() for rank in range(2)] == ["7", "7"]
