@@ -76,6 +76,8 @@ class JobRequest:
     """Those that are trained on."""
     cache_of_run: str = ""
     """What `--cache` was planned to be when the run was started that goes on; "" when none does."""
+    passes_of_run: int | None = None
+    """Pictures that a run that goes on loads at a time on all ranks, where `--dynamic-accumulate` counts in them."""
     staging: StageSurvey | None = None
     """What was measured for a copy of the data set; None when nothing asked for it."""
 

@@ -96,15 +96,17 @@ def with_pictures_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
     Raises:
         UserError: a batch is asked for that is larger than that.
     """
-    settings, pictures = request.settings, _pictures_per_step(_former_plan(run_dir))
-    if not isinstance(settings, TrainSettings) or not pictures:
+    former, settings = _former_plan(run_dir), request.settings
+    if not isinstance(settings, TrainSettings):
         return request
-    if settings.batch_size and settings.batch_size > pictures:
-        raise UserError(
-            found=f"{request.source('batch_size')}, and a run with {pictures} pictures per optimizer step",
-            needed="a batch that is no larger: these stay when a run goes on",
-            remedy=f"--batch {pictures}, or less",
-        )
+    passes = _growing_passes(former)
+    if passes:
+        _check_batch(request, settings, passes, f"{passes} pictures at a time, of which a step takes more and more")
+        return replace(request, passes_of_run=passes)
+    pictures = _pictures_per_step(former)
+    if not pictures:
+        return request
+    _check_batch(request, settings, pictures, f"{pictures} pictures per optimizer step")
     given = request.was_given("optimisation_batch")
     if (given and settings.optimisation_batch == pictures) or not (given or settings.accumulate):
         return request
@@ -115,6 +117,15 @@ def with_pictures_of_run(request: JobRequest, run_dir: Path) -> JobRequest:
         given={**request.given, "optimisation_batch": Source(value=pictures, source=RESUMED)},
         notes=(*request.notes, refused) if given else request.notes,
     )
+
+
+def _check_batch(request: JobRequest, settings: TrainSettings, most: int, what: str) -> None:
+    if settings.batch_size and settings.batch_size > most:
+        raise UserError(
+            found=f"{request.source('batch_size')}, and a run with {what}",
+            needed="a batch that is no larger: these stay when a run goes on",
+            remedy=f"--batch {most}, or less",
+        )
 
 
 def _former_plan(run_dir: Path) -> Mapping[str, Any]:
@@ -135,12 +146,24 @@ def _pictures_per_step(plan: Mapping[str, Any]) -> int | None:
     return pictures if isinstance(pictures, int) else None
 
 
+def _growing_passes(plan: Mapping[str, Any]) -> int | None:
+    """Returns what a plan loads at a time on all ranks, where the batches of a step grow; None where they do not."""
+    settings = plan.get("settings")
+    grows = isinstance(settings, dict) and settings.get("dynamic_accumulate")
+    return _loaded(plan) if grows else None
+
+
 def _loaded_together(plan: Mapping[str, Any], pictures: int) -> bool:
     """Says whether a step of this run was one loaded batch, in parts that fit: it stays one, whatever the parts."""
+    return _loaded(plan) == pictures
+
+
+def _loaded(plan: Mapping[str, Any]) -> int | None:
+    """Returns the pictures that all ranks of a plan load at a time."""
     decisions = plan.get("decisions", [])
-    ranks = next((decision["value"] for decision in decisions if decision.get("name") == "ranks"), 1)
+    ranks: int = next((decision["value"] for decision in decisions if decision.get("name") == "ranks"), 1)
     loaded = plan["settings"].get("batch_size")
-    return isinstance(loaded, int) and loaded * ranks == pictures
+    return loaded * ranks if isinstance(loaded, int) else None
 
 
 def epochs_left(run_dir: Path) -> tuple[int, int] | None:

@@ -85,7 +85,9 @@ def _loaded(request: JobRequest, micro_batch: int, target: int, ranks: int, *, o
     settings = request.settings
     assert isinstance(settings, TrainSettings), "only training accumulates"
     asked = settings.asked_batch
-    together = settings.accumulate is not None or request.was_given("optimisation_batch")
+    if request.passes_of_run:
+        target = request.passes_of_run
+    together = bool(settings.accumulate or request.passes_of_run) or request.was_given("optimisation_batch")
     if asked is None and on_gpu and not settings.accumulate:
         return max(1, round(target / ranks)), FIND_LARGEST if request.was_given("batch_size") else FIND_FASTEST
     loaded = max(micro_batch, round(target / ranks)) if together else (asked or micro_batch * ranks) // ranks
@@ -229,6 +231,8 @@ def _accumulation(request: JobRequest, batch: int, ranks: int) -> list[Decision]
     else:
         target = max(settings.optimisation_batch, asked)
         source = request.source("optimisation_batch") if request.was_given("optimisation_batch") else "recipe"
+        if asked > settings.optimisation_batch:
+            source = f"{request.source('batch_size')}, more than the {settings.optimisation_batch} of {source}"
     if settings.dynamic_accumulate:
         source = request.source("dynamic_accumulate")
         reason = f"batches of a step grow, {settings.dynamic_accumulate}"

@@ -127,6 +127,13 @@ def test_a_run_of_passes_with_a_loss_of_their_own_stays_one(tmp_path: Path) -> N
     assert not resumed(tmp_path, {"batch_size": 4}, "--batch 2").was_given("optimisation_batch")
 
 
+def test_batches_that_a_growing_step_counts_stay_those_of_the_run(tmp_path: Path) -> None:
+    given = {"batch_size": 8, "dynamic_accumulate": "1:3"}
+    assert resumed(tmp_path, given, "--batch 2", batch_size=8, dynamic_accumulate="1:3").passes_of_run == 8
+    with pytest.raises(UserError, match="a run with 8 pictures at a time"):
+        resumed(tmp_path, given, "--batch 16", batch_size=8, dynamic_accumulate="1:3")
+
+
 def test_a_batch_above_the_pictures_of_a_step_is_refused_when_a_run_goes_on(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a run with 8 pictures") as caught:
         resumed(tmp_path, {"accumulate": 2}, "--batch 16")

@@ -285,6 +285,19 @@ def test_the_pictures_of_a_growing_step_are_those_that_are_trained(
     assert f"{start} pictures a step at the start" in decision.reason
 
 
+def test_a_growing_step_of_a_resumed_run_counts_the_batches_of_the_run(facts_of: FactsOf) -> None:
+    request = ask("--batch 2 --dynamic-accumulate 1:3 --device cpu", passes_of_run=8)
+    plan = make_plan(facts_of(), request)
+    settings = planned_settings(plan, request)
+    assert (settings["batch_size"], settings["micro_batch"], plan.value("optimisation_batch")) == (8, 2, 24)
+
+
+def test_a_batch_above_the_optimisation_batch_is_named_as_its_source(facts_of: FactsOf) -> None:
+    request = ask("--batch 8 --optimisation-batch 4 --device cpu")
+    decision = make_plan(facts_of(), request)["optimisation_batch"]
+    assert (decision.value, decision.source) == (8, "--batch 8, more than the 4 of --optimisation-batch 4")
+
+
 @pytest.mark.parametrize(
     ("argv", "loaded", "micro_batch"),
     [
