@@ -10,10 +10,12 @@ from torch import Tensor
 from yolov9.engine.batch_gradient import BatchGradient, Resize
 from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, free_caches, is_out_of_memory, no_room
 from yolov9.engine.split_policy import SplitPolicy
-from yolov9.errors import first_line
+from yolov9.errors import UserError, first_line
 from yolov9.logs import LOG
 
 Result = TypeVar("Result")
+TOO_FEW_VALUES = "more than 1 value per channel"
+"""Words of PyTorch's batch normalisation."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,14 @@ class MicroBatches:
             if not is_out_of_memory(error):
                 raise
             words = first_line(error)
+        except ValueError as error:
+            if TOO_FEW_VALUES not in str(error):
+                raise
+            raise UserError(
+                found=f"{min(size, len(images))} picture at a time, so small that its coarsest map is a single cell",
+                needed="more than one value of each channel: batch normalisation divides by their spread",
+                remedy="a larger --img (with --multi-scale its half counts)",
+            ) from None
         if saved:
             self._undo.restore()
         return words

@@ -57,8 +57,13 @@ def free_caches(device: torch.device) -> None:
 
 
 @contextmanager
-def explained(device: torch.device) -> Iterator[None]:
-    """Turns an error for want of memory that nobody could deal with into one that says what to lower."""
+def explained(device: torch.device, what: str = "this job") -> Iterator[None]:
+    """Turns an error for want of memory that nobody could deal with into one that says what to lower.
+
+    Args:
+        device: where the work is done.
+        what: the work, in words.
+    """
     try:
         yield
     except RuntimeError as error:
@@ -67,7 +72,7 @@ def explained(device: torch.device) -> Iterator[None]:
         words = first_line(error)
     else:
         return
-    raise no_room(words, device, "this job")
+    raise no_room(words, device, what)
 
 
 def no_room(words: str, device: torch.device, what: str) -> NoRoomError:

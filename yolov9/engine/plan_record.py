@@ -1,7 +1,10 @@
 """What a run finds out while it starts or trains, noted in its plan.json beside what was planned."""
 
+import fcntl
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +27,7 @@ def note_in_plan(run_dir: Path, name: str, value: Any) -> None:
     _change(run_dir, lambda plan: plan.update({name: value}))
 
 
-def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batch: int) -> None:
+def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batch: int, rank: int = 0) -> None:
     """Adds a change of the micro-batch to the plan of a run.
 
     Args:
@@ -32,8 +35,9 @@ def record_memory_event(run_dir: Path, event: "MemoryEvent", *, epoch: int, batc
         event: what changed.
         epoch: epoch during which it changed, from 0; it is noted as in the log, from 1.
         batch: loaded batch of that epoch, from 0; noted from 1.
+        rank: whose micro-batch it is.
     """
-    entry = {"epoch": epoch + 1, "batch": batch + 1, **vars(event)}
+    entry = {"epoch": epoch + 1, "batch": batch + 1, "rank": rank, **vars(event)}
     _change(run_dir, lambda plan: plan.setdefault(MEMORY_EVENTS, []).append(entry))
 
 
@@ -61,10 +65,23 @@ def note_refused(run_dir: Path, kept: dict[str, Any]) -> None:
 def _change(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     file = run_dir / PLAN_FILE
     try:
-        plan = json.loads(file.read_text(encoding="utf-8"))
-        change(plan)
-        write_text_atomically(file, json.dumps(plan, indent=1) + "\n")
+        with _one_at_a_time(run_dir):
+            plan = json.loads(file.read_text(encoding="utf-8"))
+            change(plan)
+            write_text_atomically(file, json.dumps(plan, indent=1) + "\n")
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
         LOG.warning("what was found out could not be noted in %s: %s", file, error)
+
+
+@contextmanager
+def _one_at_a_time(run_dir: Path) -> Iterator[None]:
+    """Lets ranks change the file one after the other; a file system without locks takes that chance."""
+    folder = os.open(run_dir, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

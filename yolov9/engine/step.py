@@ -129,16 +129,15 @@ class TrainStep:
         """
         room = self.micro_batches.with_room
         sum_gradients(self.flat.gradients, self.ranks)
-        self.scaler.unscale_(self.optimizer)
+        room(lambda: self.scaler.unscale_(self.optimizer), "an update")
         norm = room(lambda: self.flat.clip_gradients(CLIP_NORM), "an update")
-        bad = ~torch.isfinite(norm)
-        self._count(bad)
+        bad, found_inf = room(lambda: self._count(norm), "an update")
         if self.scaler.is_enabled():
             room(lambda: self.scaler.step(self.optimizer), "an update")
             self.scaler.update()
         elif self._skips_on_device:
             # The fused kernels read this flag on the device, as they do for a gradient scaler.
-            self.optimizer.found_inf = bad.float()  # type: ignore[attr-defined]  # not declared by Optimizer
+            self.optimizer.found_inf = found_inf  # type: ignore[attr-defined]  # not declared by Optimizer
             room(self.optimizer.step, "an update")
         elif not bool(bad):
             room(self.optimizer.step, "an update")
@@ -162,7 +161,11 @@ class TrainStep:
         total, in_a_row = self._faults.tolist()
         return Faults(total, in_a_row)
 
-    def _count(self, bad: Tensor) -> None:
+    def _count(self, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts an update whose norm is not finite; says whether it is one, as a truth value and as a float."""
+        bad = ~torch.isfinite(norm)
         one = bad.long()
-        self._faults[0] += one
-        self._faults[1] = (self._faults[1] + one) * one
+        faults = torch.stack((self._faults[0] + one, (self._faults[1] + one) * one))
+        found_inf = bad.float()
+        self._faults.copy_(faults)  # Nothing above changes anything, so that it can be done again when memory runs out.
+        return bad, found_inf

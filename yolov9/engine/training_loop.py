@@ -73,7 +73,6 @@ class TrainingLoop:
             if not self._train_epoch():
                 return self._stopped()
             self._check_faults()
-            session.step.micro_batches.epoch_done()
             session.step.gather()
             # Before validation, so that nothing that happens there costs the epoch.
             self._saver.save_last()
@@ -83,8 +82,9 @@ class TrainingLoop:
                 return self._stopped()
             progress.epoch, progress.batch = progress.epoch + 1, 0
             session.step.meter.reset()
-            if ended:
+            if ended or progress.epoch == session.schedule.epochs:
                 break
+            session.step.micro_batches.epoch_done()  # Here it is the next epoch that a larger micro-batch is noted for.
         progress.finished = True
         self._saver.save_last(final=True)
         self._saver.finish()
@@ -149,8 +149,8 @@ class TrainingLoop:
     def _note_memory(self, event: MemoryEvent) -> None:
         log_event(event)
         context, progress = self._session.context, self._session.progress
-        if context.ranks.is_first:
-            record_memory_event(context.run_dir, event, epoch=progress.epoch, batch=progress.batch)
+        rank = context.ranks.rank
+        record_memory_event(context.run_dir, event, epoch=progress.epoch, batch=progress.batch, rank=rank)
         if event.after < event.before:
             self._save_here()  # The failed batch is undone; where memory is short, worse may follow.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from yolov9.data.loader import Batch, Loader
 from yolov9.engine.judge import Judge
 from yolov9.engine.metrics import ClassScores, ConfusionMatrix, average_precision_per_class, match_detections
-from yolov9.engine.out_of_memory import NoRoomError
+from yolov9.engine.out_of_memory import NoRoomError, explained
 from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
 from yolov9.model.head import RawMaps
@@ -145,11 +146,12 @@ def validate(
         if stop():
             raise ValidationStopped
         try:
-            found, items = _detect(judge, batch, thresholds, parts)
+            with explained(judge.precision.device, "validation"):
+                found, items = _detect(judge, batch, thresholds, parts)
+                losses += items
         except NoRoomError:
             batch.release()
             raise
-        losses += items
         batches += 1
         if watch is not None:
             watch(batch, [rows.numpy() for rows in found])
@@ -196,8 +198,7 @@ def _detect(judge: Judge, batch: Batch, thresholds: Thresholds, parts: PartsThat
         return found, whole
     if judge.loss is None:
         return found, torch.zeros(3, device=device)
-    raw = [torch.cat(levels) for levels in zip(*(result.raw for result in results), strict=True)]
-    return found, _loss_terms(judge.loss, raw, table, parts)
+    return found, _loss_terms(judge.loss, [result.raw for result in results], table, parts)
 
 
 def _select(decoded: Tensor, thresholds: Thresholds) -> list[Tensor]:
@@ -215,16 +216,22 @@ def _select(decoded: Tensor, thresholds: Thresholds) -> list[Tensor]:
     return list(torch.split(rows.cpu(), [len(part) for part in found]))
 
 
-def _loss_terms(loss: DetectionLoss, raw: list[Tensor], table: Tensor, parts: PartsThatFit) -> Tensor:
-    """Loss terms of a batch; those of its parts add up to the same."""
+def _loss_terms(loss: DetectionLoss, raw: list[RawMaps], table: Tensor, parts: PartsThatFit) -> Tensor:
+    """Loss terms of a batch whose raw maps lie in parts, which stay apart: joining them would take them twice."""
+    pieces = list(zip(raw, torch.split(table, [len(levels[0]) for levels in raw]), strict=True))
 
-    def levels(part: slice) -> list[Tensor]:
-        return [level[part] for level in raw]
+    def add_up(work: Callable[[RawMaps, Tensor], Tensor]) -> Tensor:
+        results: list[Tensor] = []
+        for levels, rows in pieces:
+            results += parts(partial(_of_part, work, levels, rows), len(rows))
+        return torch.stack(results).sum(0)
 
-    sums = parts(lambda part: loss.score_sums(levels(part), table[part]), len(table))
-    whole = WholeBatch(torch.stack(sums).sum(0), table.new_tensor(float(len(table))))
-    terms = parts(lambda part: loss(levels(part), table[part], whole)[1], len(table))
-    return torch.stack(terms).sum(0)
+    whole = WholeBatch(add_up(loss.score_sums), table.new_tensor(float(len(table))))
+    return add_up(lambda levels, rows: loss(levels, rows, whole)[1])
+
+
+def _of_part(work: Callable[[RawMaps, Tensor], Tensor], raw: RawMaps, table: Tensor, part: slice) -> Tensor:
+    return work([level[part] for level in raw], table[part])
 
 
 def _in_original_pixels(batch: Batch, found: list[Tensor]) -> Iterator[tuple[Rows, Rows]]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from yolov9.engine.ema import ModelEma
 from yolov9.engine.flat import FlatParameters
@@ -43,16 +45,22 @@ def fails_at(*calls: int, words: str = WORDS) -> Fault:
     return lambda call: torch.OutOfMemoryError(words) if call in calls else None
 
 
-def make_step(*, micro_batch: int | None = None, fault: Fault = lambda call: None, dual: bool = False) -> TrainStep:
+def make_step(
+    *,
+    micro_batch: int | None = None,
+    fault: Fault = lambda call: None,
+    dual: bool = False,
+    optimizer: str = "SGD",
+) -> TrainStep:
     torch.manual_seed(0)
     model = build_model("yolov9-t" if dual else str(GRAPH), nc=3).train()
     groups = group_parameters(model)
     flat = FlatParameters([[p for _, p in group if p.requires_grad] for group in groups])
-    optimizer = build_optimizer(groups, "SGD", lr=0.01, momentum=0.9, weight_decay=0.0)
+    update = build_optimizer(groups, optimizer, lr=0.01, momentum=0.9, weight_decay=0.0, fused=True)
     loss = FailingLoss(model, LossSettings())
     loss.fault = fault
     precision = Precision(CPU, torch.float32)
-    return TrainStep(model, loss, optimizer, ModelEma(model), precision, flat, micro_batch=micro_batch)
+    return TrainStep(model, loss, update, ModelEma(model), precision, flat, micro_batch=micro_batch)
 
 
 def freeze_statistics(step: TrainStep) -> None:
@@ -165,6 +173,42 @@ def test_other_errors_are_shown_as_themselves() -> None:
     step = make_step(fault=lambda call: RuntimeError("size mismatch"))
     with pytest.raises(RuntimeError, match="size mismatch"):
         step.add_gradient(images, targets)
+
+
+class FullOnce(TorchDispatchMode):
+    """The n-th operation that takes memory for its result fails."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.left = number
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "Tensor" in str(func._schema).rpartition("->")[2] and "!" not in str(func._schema):
+            self.left -= 1
+            if self.left == 0:
+                raise torch.OutOfMemoryError(WORDS)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW", "LION"])
+def test_an_update_may_run_out_of_memory_at_any_operation(kind: str) -> None:
+    images, targets = torch.rand(2, 3, 64, 64), torch.tensor([[0, 1, 0.5, 0.5, 0.4, 0.4]])
+    ends, number, came = [], 0, True
+    while came:
+        step = make_step(optimizer=kind)
+        step.add_gradient(images, targets)
+        with FullOnce(number) as memory:
+            step.update()
+        came, number = memory.left <= 0, number + 1
+        ends.append((step.flat.values.clone(), step.faults()))
+    assert len(ends) > 10
+    assert all(torch.equal(values, ends[0][0]) and faults == ends[0][1] for values, faults in ends)
+
+
+def test_pictures_too_small_for_batch_normalisation_are_a_user_error() -> None:
+    step = make_step()
+    with pytest.raises(UserError, match="single cell"):
+        step.add_gradient(torch.rand(1, 3, 16, 16), torch.tensor([[0, 1, 0.5, 0.5, 0.4, 0.4]]))
 
 
 def test_an_update_that_runs_out_of_memory_is_done_again() -> None:

@@ -1,6 +1,7 @@
 """Runs whose memory is full, in training or in validation."""
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from yolov9.engine import validate
 from yolov9.engine.checkpoint import read_training_checkpoint
 from yolov9.errors import ExitCode, UserError
 from yolov9.model import DetectionModel
@@ -98,6 +100,28 @@ def test_p12_a_validation_that_does_not_fit_is_done_in_halves_with_the_same_scor
     assert train(tmp_path) == ExitCode.DONE
     assert asked[:3] == [4, 2, 2]
     assert scores_of(tmp_path) == scores_of(finished_run)
+
+
+def test_p12_memory_that_ends_beside_the_network_costs_scores_and_not_the_run(
+    tmp_path: Path, train: Train, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(validate, "pack_targets", fail)
+    assert train(tmp_path) == ExitCode.DONE
+    assert "no scores for this epoch: validation does not fit" in caplog.text
+
+
+def test_a_larger_micro_batch_is_noted_for_the_epoch_that_it_is_tried_in(
+    tmp_path: Path, train: Train, failing_training: Any
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    faults = [torch.OutOfMemoryError("out of memory")]
+    failing_training(lambda pictures: faults.pop() if faults else None)
+    assert train(tmp_path, epochs=4) == ExitCode.DONE
+    events = json.loads((tmp_path / "plan.json").read_text())["memory_events"]
+    assert [(event["epoch"], event["batch"], event["after"]) for event in events] == [(1, 2, 2), (4, 1, 4)]
 
 
 def test_p12_a_validation_that_never_fits_costs_its_scores_and_not_the_run(
