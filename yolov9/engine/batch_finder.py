@@ -84,17 +84,26 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
         DoesNotFit: not even one picture fits.
     """
     usable = limits.budget_bytes * SAFETY
-    probes = _first_probes(measure, limits, usable)
+    failed = [limits.loaded + 1]
+
+    def tried(pictures: int) -> Probe | None:
+        probe = measure(pictures)
+        if probe is None:
+            failed.append(pictures)
+        return probe
+
+    probes = _first_probes(tried, limits, usable)
     if len(probes) == 1:
         alone = probes[0]
         why = "all of the pictures loaded at a time fit" if alone.pictures == limits.loaded else "the most that fits"
         return _found(alone, alone.peak_bytes, probes, why)
-    line, fits = _fitting(probes, limits, usable)
-    if fits > FARTHEST * probes[-1].pictures and (middle := measure(int(fits * MIDDLE_SHARE))) is not None:
-        probes.append(middle)
-        line, fits = _fitting(probes, limits, usable)
+    line, fits = _fitting(probes, limits, min(failed))
+    if fits > FARTHEST * probes[-1].pictures:
+        middle = tried(int(fits * MIDDLE_SHARE))
+        probes += [middle] if middle is not None else []
+        line, fits = _fitting(probes, limits, min(failed))
     even = _even(fits, limits)
-    confirmed = _confirmed(measure, even, probes, limits)
+    confirmed = _confirmed(tried, even, probes, limits)
     predicted = line.bytes(confirmed.pictures)
     if confirmed.pictures == limits.loaded:
         return _found(confirmed, predicted, probes, "all of the pictures loaded at a time fit")
@@ -107,10 +116,11 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     return _found(confirmed, predicted, probes, why)
 
 
-def _fitting(probes: list[Probe], limits: Limits, usable: float) -> tuple["_Line", int]:
+def _fitting(probes: list[Probe], limits: Limits, failed: int) -> tuple["_Line", int]:
+    """The line, and how many pictures fit by it: fewer than have failed already."""
     line = _Line.through(probes)
     measured = [probe.pictures for probe in probes if probe.peak_bytes <= limits.budget_bytes * MEASURED_SAFETY]
-    return line, max(1, min(limits.loaded, line.pictures(usable)), *measured)
+    return line, max(1, min(failed - 1, line.pictures(limits.budget_bytes * SAFETY)), *measured)
 
 
 def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:

@@ -8,7 +8,7 @@ loaded at a time lie on the GPU. cuDNN does not search for kernels, which would 
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -116,6 +116,14 @@ def most_boxes(index: DatasetIndex, settings: TrainSettings, recipe: Recipe) -> 
     return max(1, int(counts[:pictures].sum()) * copies)
 
 
+def of_one_rank(context: RunContext) -> RunContext:
+    """What a step is made from that takes as much memory and meets no other rank: joint normalisation runs operation
+    by operation, without graphs, as the plain step does."""
+    settings = context.settings
+    joint = settings.sync_bn and context.ranks.world > 1
+    return replace(context, settings=replace(settings, plain_step=True)) if joint else context
+
+
 class _Probes:
     """A copy of the model that is trained and thrown away."""
 
@@ -124,7 +132,7 @@ class _Probes:
         scale = LARGEST_SCALE if settings.multi_scale else 1.0
         self.side = rounded_size(settings.imgsz * scale)
         self._loaded, self._device = context.batch, context.precision.device
-        self._parts: StepParts | None = make_step(context, copy.deepcopy(model), Ranks(), search=False)
+        self._parts: StepParts | None = make_step(of_one_rank(context), copy.deepcopy(model), Ranks(), search=False)
         self._judge: AverageJudge | None = AverageJudge(self._parts.ema.model, self._precision)
         self._table = self._targets(boxes)
         # What is loaded lies on the GPU in the size of the loader; multi-scale resizes parts of it.

@@ -111,6 +111,12 @@ def test_a_second_batch_that_does_not_fit_is_followed_by_half_of_it() -> None:
     assert card.measured[:3] == [2, 70, 36]
 
 
+def test_more_than_has_failed_is_not_tried_again() -> None:
+    card = Card(30 * GB, fails_above=60)
+    assert card.find(512, largest=True).pictures > 54
+    assert all(count < 70 for count in card.measured[2:])
+
+
 def test_a_line_is_not_trusted_far_from_what_was_measured() -> None:
     """Nothing is known of what is held, so the second batch is a small one."""
     card = Card(60 * GB, fixed_bytes=10 * GB, held_bytes=0, each_bytes=200 * MB, bend=0.1)

@@ -5,11 +5,16 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
+from yolov9.config.environment import Environment
 from yolov9.config.recipe import Recipe
 from yolov9.config.settings import TrainSettings
 from yolov9.data import DatasetIndex, load_dataset_config
-from yolov9.engine.batch_probe import most_boxes
+from yolov9.engine.batch_probe import most_boxes, of_one_rank
+from yolov9.engine.distributed import Ranks
+from yolov9.engine.precision import choose_precision
+from yolov9.engine.run_context import RunContext
 
 
 @pytest.fixture
@@ -38,3 +43,16 @@ def test_p11_the_measured_step_has_the_boxes_of_the_most_crowded_sample(
     crowded: DatasetIndex, recipe: Recipe, rect: bool, boxes: int
 ) -> None:
     assert most_boxes(crowded, TrainSettings(rect=rect), recipe) == boxes
+
+
+@pytest.mark.parametrize(("sync_bn", "world", "plain"), [(True, 2, True), (True, 1, False), (False, 2, False)])
+def test_the_measured_step_meets_no_other_rank(tmp_path: Path, sync_bn: bool, world: int, plain: bool) -> None:
+    context = RunContext(
+        settings=TrainSettings(sync_bn=sync_bn),
+        recipe=Recipe(),
+        run_dir=tmp_path,
+        precision=choose_precision("off", torch.device("cpu")),
+        ranks=Ranks(rank=0, world=world),
+        environment=Environment(),
+    )
+    assert of_one_rank(context).settings.plain_step is plain
