@@ -15,6 +15,7 @@ from yolov9.engine.detect_output import DetectOutput, OutputOptions
 from yolov9.engine.detector import Detections, Detector, DetectorOptions
 from yolov9.engine.find_weights import find_weights
 from yolov9.engine.gpu_memory import limit_allocator
+from yolov9.engine.out_of_memory import PREDICT_REMEDY, explained
 from yolov9.engine.precision import resolve_device
 from yolov9.engine.result_folder import make_folder
 from yolov9.engine.stop import StopRequest
@@ -51,7 +52,7 @@ class DetectSummary:
 
 def run(settings: DetectSettings, run_dir: Path) -> int:
     """Runs the command and returns the exit code of the process; see `detect_files`."""
-    with ReadWatch():
+    with ReadWatch(), explained(resolve_device(settings.device), "detection", PREDICT_REMEDY):
         summary = detect_files(settings, run_dir)
     return ExitCode.STOPPED_RESUMABLE if summary.stopped else ExitCode.DONE
 

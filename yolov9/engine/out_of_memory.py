@@ -9,6 +9,11 @@ import torch
 from yolov9.engine.gpu_memory import gigabytes
 from yolov9.errors import ExitCode, UserError, first_line
 
+OTHERS = "a larger --gpu-share, or end what else uses the GPU (nvidia-smi shows it)"
+TRAIN_REMEDY = f"a smaller --img or --cfg, --checkpoint-activations, {OTHERS}; --resume goes on"
+PREDICT_REMEDY = f"a smaller --img, {OTHERS}"
+"""Where nothing is trained, these are all options that there are."""
+
 
 class NoRoomError(UserError):
     """Not even the smallest piece of some work fits into the memory."""
@@ -57,12 +62,13 @@ def free_caches(device: torch.device) -> None:
 
 
 @contextmanager
-def explained(device: torch.device, what: str = "this job") -> Iterator[None]:
+def explained(device: torch.device, what: str = "this job", remedy: str = TRAIN_REMEDY) -> Iterator[None]:
     """Turns an error for want of memory that nobody could deal with into one that says what to lower.
 
     Args:
         device: where the work is done.
         what: the work, in words.
+        remedy: what a user may lower.
     """
     try:
         yield
@@ -72,22 +78,22 @@ def explained(device: torch.device, what: str = "this job") -> Iterator[None]:
         words = first_line(error)
     else:
         return
-    raise no_room(words, device, what)
+    raise no_room(words, device, what, remedy)
 
 
-def no_room(words: str, device: torch.device, what: str) -> NoRoomError:
+def no_room(words: str, device: torch.device, what: str, remedy: str = TRAIN_REMEDY) -> NoRoomError:
     """Returns the error for work that does not fit in its smallest form.
 
     Args:
         words: what the allocator said.
         device: where it did not fit.
         what: the work, in words.
+        remedy: what a user may lower.
     """
     return NoRoomError(
         found=f"{what} does not fit into the memory: {words}{_held(device)}",
         needed="memory for the model and one picture at a time",
-        remedy="a smaller --img or --cfg, --checkpoint-activations, a larger --gpu-share, or end what else uses the "
-        "GPU (nvidia-smi shows it); --resume goes on",
+        remedy=remedy,
         exit_code=ExitCode.NO_GPU,
     )
 

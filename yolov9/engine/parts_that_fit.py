@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import torch
 
-from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, free_caches, is_out_of_memory, no_room
+from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, PREDICT_REMEDY, free_caches, is_out_of_memory, no_room
 from yolov9.errors import first_line
 from yolov9.logs import LOG
 
@@ -64,7 +64,7 @@ class PartsThatFit:
                 continue
             tries_of_one += 1
             if tries_of_one == MOST_TRIES_OF_ONE:
-                raise no_room(words, self._device, f"{self._what} of one picture")
+                raise no_room(words, self._device, f"{self._what} of one picture", PREDICT_REMEDY)
             self._make_room()
             free_caches(self._device)
         return results

@@ -22,6 +22,7 @@ from yolov9.engine.gpu_memory import limit_allocator
 from yolov9.engine.judge import Judge
 from yolov9.engine.label_rows import label_text
 from yolov9.engine.loader_setup import VALIDATION_PAD
+from yolov9.engine.out_of_memory import PREDICT_REMEDY, explained
 from yolov9.engine.precision import Precision, resolve_device, set_backend_switches
 from yolov9.engine.read_split import read_split
 from yolov9.engine.result_folder import make_folder, not_writable
@@ -55,7 +56,8 @@ class ValReport:
 
 def run(settings: ValSettings, run_dir: Path) -> int:
     """Runs the command and returns the exit code of the process; see `validate_split`."""
-    validate_split(settings, run_dir)
+    with explained(resolve_device(settings.device), "validation", PREDICT_REMEDY):
+        validate_split(settings, run_dir)
     return ExitCode.DONE
 
 

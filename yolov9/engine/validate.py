@@ -12,7 +12,7 @@ from torch import Tensor
 from yolov9.data.loader import Batch, Loader
 from yolov9.engine.judge import Judge
 from yolov9.engine.metrics import ClassScores, ConfusionMatrix, average_precision_per_class, match_detections
-from yolov9.engine.out_of_memory import NoRoomError, explained
+from yolov9.engine.out_of_memory import PREDICT_REMEDY, NoRoomError, explained
 from yolov9.engine.parts_that_fit import PartsThatFit
 from yolov9.loss import DetectionLoss, WholeBatch, pack_targets
 from yolov9.model.head import RawMaps
@@ -146,7 +146,7 @@ def validate(
         if stop():
             raise ValidationStopped
         try:
-            with explained(judge.precision.device, "validation"):
+            with explained(judge.precision.device, "validation", PREDICT_REMEDY):
                 found, items = _detect(judge, batch, thresholds, parts)
                 losses += items
         except NoRoomError:

@@ -1,15 +1,19 @@
 """Validation and detection when memory runs out: the same results, in smaller parts."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from yolov9.config.settings import DetectSettings, ValSettings
+from yolov9.engine import detect, val_command
 from yolov9.engine.detector import Detector, DetectorOptions
 from yolov9.engine.out_of_memory import MOST_TRIES_OF_ONE, NoRoomError
 from yolov9.engine.parts_that_fit import PartsThatFit
+from yolov9.errors import ExitCode, UserError
 from yolov9.model import build_model
 
 CPU = torch.device("cpu")
@@ -77,3 +81,23 @@ def test_detection_in_parts_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.boxes, other.boxes, atol=1e-3)
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "loads"),
+    [
+        (detect, DetectSettings(device="cpu"), "detect_files"),
+        (val_command, ValSettings(device="cpu"), "validate_split"),
+    ],
+)
+def test_a_card_too_full_for_the_model_is_a_user_error_with_options_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any, settings: Any, loads: str
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(command, loads, full)
+    with pytest.raises(UserError) as caught:
+        command.run(settings, tmp_path)
+    assert caught.value.exit_code == ExitCode.NO_GPU
+    assert "--resume" not in caught.value.remedy
