@@ -60,6 +60,11 @@ class Limits:
     held_bytes: int = 0
     """What is held without any picture: weights, batches that are loaded, whatever is known of it."""
 
+    @property
+    def usable_bytes(self) -> float:
+        """What is aimed at."""
+        return self.budget_bytes * SAFETY
+
 
 @dataclass(frozen=True)
 class FoundBatch:
@@ -83,7 +88,6 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
     Raises:
         DoesNotFit: not even one picture fits.
     """
-    usable = limits.budget_bytes * SAFETY
     failed = [limits.loaded + 1]
 
     def tried(pictures: int) -> Probe | None:
@@ -92,7 +96,7 @@ def find_batch(measure: Measure, limits: Limits) -> FoundBatch:
             failed.append(pictures)
         return probe
 
-    probes = _first_probes(tried, limits, usable)
+    probes = _first_probes(tried, limits)
     if len(probes) == 1:
         alone = probes[0]
         why = "all of the pictures loaded at a time fit" if alone.pictures == limits.loaded else "the most that fits"
@@ -120,10 +124,10 @@ def _fitting(probes: list[Probe], limits: Limits, failed: int) -> tuple["_Line",
     """The line, and how many pictures fit by it: fewer than have failed already."""
     line = _Line.through(probes)
     measured = [probe.pictures for probe in probes if probe.peak_bytes <= limits.budget_bytes * MEASURED_SAFETY]
-    return line, max(1, min(failed - 1, line.pictures(limits.budget_bytes * SAFETY)), *measured)
+    return line, max(1, min(failed - 1, line.pictures(limits.usable_bytes)), *measured)
 
 
-def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe]:
+def _first_probes(measure: Measure, limits: Limits) -> list[Probe]:
     """Two points for a line, the smaller one first; a single one where no other batch can be had."""
     first = measure(min(FIRST_PROBE, limits.loaded))
     if first is None:
@@ -135,7 +139,7 @@ def _first_probes(measure: Measure, limits: Limits, usable: float) -> list[Probe
         return [first]
     # What is held is known in part; the rest counts as the pictures', so that this promises too little, not too much.
     each_bytes = max(1.0, (first.peak_bytes - limits.held_bytes) / first.pictures)
-    second = min(limits.loaded, int((usable - limits.held_bytes) / each_bytes))
+    second = min(limits.loaded, int((limits.usable_bytes - limits.held_bytes) / each_bytes))
     while second > first.pictures:
         probe = measure(second)
         if probe is not None:

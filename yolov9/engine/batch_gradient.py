@@ -93,10 +93,7 @@ class BatchGradient:
         Returns:
             Total loss of the batch, on the device; the next call may overwrite it.
         """
-        total = self._add(images, targets, size, resize or _as_they_are)
-        if self.graphs is not None:
-            self.graphs.batch_done()
-        return total
+        return self._done(self._add(images, targets, size, resize or _as_they_are))
 
     def add_as_part(self, images: Tensor, table: Tensor) -> Tensor:
         """Adds the gradient of pictures the way it is added of each part of a batch, to measure what a part takes.
@@ -108,7 +105,9 @@ class BatchGradient:
         Returns:
             Total loss, on the device; the next call may overwrite it.
         """
-        total = self._add_parts([(images, table)], _as_they_are)
+        return self._done(self._add_parts([(images, table)], _as_they_are))
+
+    def _done(self, total: Tensor) -> Tensor:
         if self.graphs is not None:
             self.graphs.batch_done()
         return total
